@@ -175,8 +175,9 @@ class Access:
         """Return the access in two lines: its instruction, and which execution it is."""
         instruction = f"{self.place} · {self.ptx}"
         if self.merged:
-            more = _some(len(self.merged), "load")
-            instruction += f" and {more} more, made one LDS.{8 * self.width} by ptxas"
+            word, opcode = ("store", "STS") if self.kind == "st" else ("load", "LDS")
+            more = _some(len(self.merged), word)
+            instruction += f" and {more} more, made one {opcode}.{8 * self.width} by ptxas"
         which = f"block ({', '.join(map(str, self.block))}), warp {self.warp}"
         if self.executions > 1:
             others = f"{self.least} to {self.most} wavefronts"

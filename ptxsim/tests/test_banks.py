@@ -89,12 +89,14 @@ def test_halves_that_pair_up_are_one_part() -> None:
     assert [len(part.lanes) for part in wavefronts.serve(LANE // 2 * 8, ON, 8)] == [32]
     assert [len(part.lanes) for part in wavefronts.serve(LANE // 2 * 8, ON, 8, "st")] == [16, 16]
     assert wavefronts.serve(LANE * 4, ON & False, 4) == []
+    # a copy that reads nothing has no lines
+    assert [len(part.lanes) for part in wavefronts.serve(LANE * 16, ON, 16, "cp_async")] == [32]
 
 
 # ---- what the picture says -----------------------------------------------------------------------
 
 
-def access(lines: str, width: int = 32, **chosen) -> list[banks.Access]:
+def access(lines: str, width: int = 32, grid=1, **chosen) -> list[banks.Access]:
     """Accesses at line 7 of a made-up source, by one warp."""
     text = (
         HEADER
@@ -110,7 +112,7 @@ def access(lines: str, width: int = 32, **chosen) -> list[banks.Access]:
     )
     kernel = ptxsim.load(text)
     return banks.accesses(
-        kernel, 1, width, [ptxsim.Array(np.zeros(9999, np.uint8))], **{"line": 7} | chosen
+        kernel, grid, width, [ptxsim.Array(np.zeros(9999, np.uint8))], **{"line": 7} | chosen
     )
 
 
@@ -198,7 +200,42 @@ def test_the_costliest_execution_is_taken_unless_one_is_named() -> None:
     assert access(loop, execution=1)[0].wavefronts == 1
 
 
+@pytest.mark.parametrize(
+    ("lines", "about"),
+    [
+        ("ld.shared.f32 %f0, [%a]; ld.shared.f32 %f1, [%a+4];", [
+            "made-up.cu:7 · ld.shared.f32 and 1 load more, made one LDS.64 by ptxas",
+            "block (0, 0, 0), warp 0"]),
+        ("st.shared.b32 [%a], %t; st.shared.b32 [%a+4], %t;", [
+            "made-up.cu:7 · st.shared.b32 and 1 store more, made one STS.64 by ptxas",
+            "block (0, 0, 0), warp 0"]),
+        ("st.shared.b32 [%a], %t; st.shared.b32 [%a+512], %t; st.shared.b32 [%a+1028], %t;", [
+            "made-up.cu:7 · st.shared.b32",
+            "block (0, 0, 0), warp 0 · access 1 of 3 on this line (2 others the same or shifted)"]),
+        ("mov.u32 %r2, 0; L: st.shared.b32 [%a], %t; add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, 3; @%q bra L;", [
+            "made-up.cu:7 · st.shared.b32",
+            "block (0, 0, 0), warp 0, execution 1 of 3 (all cost the same)"]),
+    ],
+)  # fmt: skip
+def test_an_access_in_two_lines(lines: str, about: list[str]) -> None:
+    assert access(lines)[0].about == about
+
+
+@pytest.mark.parametrize(("block", "ways"), [((0, 0), 1), ((1, 0), 2), ((0, 1), 1), ((1, 1), 4)])
+def test_an_access_of_a_block(block: tuple[int, int], ways: int) -> None:
+    """Block n of 2 x 3 stores each n + 1 words."""
+    lines = """mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ctaid.y; mad.lo.u32 %r1, %r2, 2, %r1;
+        add.u32 %r1, %r1, 1; mul.lo.u32 %r0, %t, %r1; shl.b32 %r0, %r0, 2; st.shared.b32 [%r0], %t;"""
+    (found,) = access(lines, grid=(2, 3), of_block=block)
+    assert (found.block, found.ways) == ((*block, 0), ways)
+
+
 STORE = "shl.b32 %r0, %t, 2; st.shared.b32 [%r0], %t;"
+
+
+def test_a_part_of_a_warp_is_a_warp() -> None:
+    (found,) = access(STORE, width=33, warp=1)
+    assert (found.warp, found.wavefronts, np.flatnonzero(found.active).tolist()) == (1, 1, [0])
 
 
 @pytest.mark.parametrize(

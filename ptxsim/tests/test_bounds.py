@@ -11,16 +11,15 @@ import pytest
 from running import launch_options
 
 import ptxsim
-from ptxsim import gpus
 from ptxsim.cli import main
 from ptxsim.count import block_counts as executions
 from ptxsim.count import bounds, machines
 from ptxsim.count.counters import Counters
-from ptxsim.count.occupancy import occupancy
 from ptxsim.errors import PtxError, PtxsimError
 from ptxsim.ptx import sass, syntax
 from ptxsim.ptx.loading import prepare
 from ptxsim.ptx.sass import Instruction
+from ptxsim.ptx.types import TYPES
 
 SOURCE = """
 extern "C" __global__ void waits(int* flags) {  // each block for the one before
@@ -215,19 +214,42 @@ def test_executions_of_blocks_by_hand(ptx, machine, blocks, estimated):
     assert found.estimated == estimated and found.disagreement == 0
 
 
+@pytest.mark.parametrize(
+    ("loads", "machine", "predicates", "blocks"),
+    [
+        (["f32", "f32"], ["LDS.64"], (None, None), [8]),
+        (["f32", "f32"], ["LDS.64 LDS.64"], (None, None), [4]),
+        (["v4.f32"], ["LDS", "LDS LDS.64"], (None, None), [0, 8 * 128 / 96]),
+        (["f32", "f32"], ["LDS.64"], ("p", None), [0]),
+        (["f32", "f32"], ["LDS.64"], (None, "P0"), [0]),
+        # of another line
+        (["f32", "f32"], ["LDS.64"], (None, "other"), [0]),
+    ],
+)
+def test_loads_of_a_line_keep_their_bits(loads, machine, predicates, blocks):
+    """Loads of shared memory are merged; eight times the PTX's bits are those of the machine code."""
+    guard, ours = predicates
+    register = syntax.Register("%p", TYPES["pred"], 0) if guard else None
+    place = syntax.Location("k.cu", 7)
+    code = [
+        syntax.Instruction("ld", ("shared", *x.split(".")), (), register, False, place, 5, pc=pc)
+        for pc, x in enumerate(loads)
+    ]
+    line, predicate = (8, None) if ours == "other" else (7, ours)
+    names = [name.split() for name in machine]
+    flat = [name for group in names for name in group]
+    instructions = [
+        Instruction(16 * n, name, ("R0", "[R2]"), predicate, "k.cu", line, 99)
+        for n, name in enumerate(flat)
+    ]
+    labels = {str(n): sum(map(len, names[:n])) for n in range(len(names))}
+    function = sass.Function("k", instructions, labels)
+    found = executions.executions(function, code, dict.fromkeys(range(len(loads)), 8.0))
+    assert found.blocks.tolist() == blocks
+    assert (found.compared > 0) == (predicates == (None, None))
+
+
 # work and bounds
-
-
-def test_lines_of_requests():
-    lane = np.arange(32)[None, :]
-    for addresses, active, width, lines in (
-        (4 * lane + 64, 32, 4, 2),
-        (16 * lane, 32, 16, 4),
-        (0 * lane, 32, 4, 1),
-        (4096 * lane, 5, 4, 5),
-        (4096 * lane, 0, 4, 0),
-    ):
-        assert bounds.count_lines(addresses, lane < active, width) == lines
 
 
 def test_bounds_of_a_copy_by_hand(made):
@@ -348,40 +370,18 @@ def test_the_tail_is_a_block_more(made):
 
 
 @pytest.mark.parametrize(
-    ("threads", "registers", "shared", "blocks", "limiter"),
+    ("threads", "registers", "shared", "blocks"),
     [
-        # as ncu's launch__occupancy limits have it for the first ladder
-        (256, 93, 8192, 2, "registers"),
-        (128, 168, 16384, 3, "registers"),
-        (1024, 32, 8192, 2, "registers"),
-        (512, 39, 4096, 3, "registers"),
-        (256, 127, 32768, 2, "registers"),
-        # each limit, and one more: 64 warps, 32 blocks, 65536 registers by 256 a warp and by
-        # quarters, 228 KiB by 128 bytes with 1 KiB a block for the system
-        (1024, 16, 0, 2, "threads"),
-        (992, 16, 0, 2, "threads"),
-        (993, 16, 0, 2, "threads"),
-        (32, 8, 0, 32, "blocks"),
-        (65, 8, 0, 21, "threads"),
-        (128, 32, 0, 16, "registers"),
-        (128, 33, 0, 12, "registers"),
-        (128, 40, 0, 12, "registers"),
-        (32, 255, 0, 8, "registers"),
-        (1024, 64, 0, 1, "registers"),
-        (1024, 65, 0, 0, "registers"),
-        (32, 0, 227 * 1024, 1, "shared"),
-        (32, 0, 227 * 1024 + 1, 0, "shared"),
-        (32, 0, 113 * 1024, 2, "shared"),
-        (32, 0, 113 * 1024 + 1, 1, "shared"),
-        (32, 0, 6272, 32, "shared"),
-        (32, 0, 6273, 31, "shared"),
+        (256, 93, 8192, 2),
+        (128, 168, 16384, 3),
+        (1024, 32, 8192, 2),
+        (512, 39, 4096, 3),
+        (256, 127, 32768, 2),
     ],
 )
-def test_blocks_that_an_sm_holds(threads, registers, shared, blocks, limiter):
+def test_blocks_that_an_sm_holds(threads, registers, shared, blocks):
+    """As ncu's launch__occupancy limits have it for the first ladder."""
     assert bounds.held(machines.find("h200"), threads, registers, shared) == blocks
-    found = occupancy(gpus.GPUS["h200"].limits, threads, registers, shared)
-    assert (found.blocks_per_sm, found.limiter) == (blocks, limiter)
-    assert found.warps_per_sm == blocks * -(-threads // 32) == found.fraction * 64
 
 
 # machines

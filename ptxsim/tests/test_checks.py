@@ -199,6 +199,10 @@ ret; }}
 )
 RACE = r"race: {} what thread \({}, 0, 0\) writes at PTX line \d+, without a barrier between"
 
+MATRIX = """setp.ge.u32 %p, %t, 32; @%p bra END; mad.lo.u32 %r1, %t, 16, %r8;
+stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r1], {{%t}}; shr.u32 %r2, %t, 2; {} mad.lo.u32 %r2, %r2, 16, %r8;
+and.b32 %r3, %t, 3; setp.eq.u32 %p, %r3, 0; @%p ld.shared.u32 %r4, [%r2]; END:"""
+
 
 @pytest.mark.parametrize("lanes", [16_384, 64])
 @pytest.mark.parametrize(
@@ -232,6 +236,28 @@ RACE = r"race: {} what thread \({}, 0, 0\) writes at PTX line \d+, without a bar
             "setp.eq.u32 %p, %t, 0; @%p st.global.u32 [%x], 1;",
             None,
         ),
+        # an atomic operation before a plain load, by a lower thread and by a higher one
+        (
+            "setp.eq.u32 %p, %t, 40; @%p atom.shared.add.u32 %r0, [s+12], 1;"
+            "setp.eq.u32 %p, %t, 3; @%p ld.shared.u32 %r0, [s+12];",
+            RACE.format("reads", 40),
+        ),
+        (
+            "setp.eq.u32 %p, %t, 3; @%p atom.shared.add.u32 %r0, [s+12], 1;"
+            "setp.eq.u32 %p, %t, 40; @%p ld.shared.u32 %r0, [s+12];",
+            RACE.format("reads", 3),
+        ),
+        # lanes 4n to 4n+3 store row n of a matrix: what lane 4n stored it may load, the next may not
+        (MATRIX.format(""), None),
+        # of four matrices, lane 4n+i stored word i of row n of matrix i, too
+        (
+            "setp.ge.u32 %p, %t, 32; @%p bra END; mad.lo.u32 %r1, %t, 16, %r8;"
+            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r1], {%t, %t, %t, %t}; shr.u32 %r2, %t, 2;"
+            "and.b32 %r3, %t, 3; mad.lo.u32 %r2, %r3, 8, %r2; mad.lo.u32 %r2, %r2, 16, %r8;"
+            "mad.lo.u32 %r2, %r3, 4, %r2; ld.shared.u32 %r4, [%r2]; END:",
+            None,
+        ),
+        (MATRIX.format("add.u32 %r2, %r2, 1; and.b32 %r2, %r2, 7;"), RACE.format("reads", r"\d+")),
         # what lanes of a warp have read one of them writes after a barrier of the warp, or another warp
         (
             "setp.lt.u32 %p, %t, 32; @%p ld.global.u32 %r0, [%x]; bar.warp.sync -1;"

@@ -161,3 +161,22 @@ def test_printf(capsys):
         cvta.local.u64 %y, %y; st.param.b64 [b], %y; call (c), vprintf, (a, b); END:"""
     launch(lines, ".param .b64 a, b; .param .b32 c; .local .align 8 .b8 v[128];", before)
     assert capsys.readouterr().out == PRINTED * 2
+
+
+@pytest.mark.parametrize(
+    ("copy", "sum_", "right"),
+    [
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32", 8, True),
+        ("cp.reduce.async.bulk.global.shared::cta.bulk_group.max.u32", 4, True),
+        ("cp.async.bulk.global.shared::cta.bulk_group", 4, False),
+    ],
+)
+def test_bulk_stores_of_two_blocks_to_one_place(copy, sum_, right):
+    lines = f"""setp.ne.u32 %p, %t, 0; @%p bra END; mov.u32 %r1, 4; mov.u32 %r2, s;
+        st.shared.v4.u32 [s], {{%r1, %r1, %r1, %r1}}; fence.proxy.async; {copy} [%x], [%r2], 16;
+        cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; END:"""
+    text = f"""{HEADER}.visible .entry k(.param .u64 out) {{ .reg .b64 %x; .reg .b32 %r<9>, %t; .reg .pred %p;
+        .shared .align 16 .b8 s[64]; ld.param.u64 %x, [out]; mov.u32 %t, %tid.x; {lines} ret; }}"""
+    out = ptxsim.Array(np.zeros(4, np.uint32))
+    done = ptxsim.load(text).launch(2, 32, [out], stop_at_first=False)
+    assert (not done.faults) == right and out.numpy().tolist() == [sum_] * 4

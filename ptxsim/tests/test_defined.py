@@ -60,6 +60,10 @@ WRONG = {
     "local": ("ld.local.u32 %r3, [a+8];" + STORE, r"read of local memory that nobody wrote \(8 bytes into a\)"),
     "through local": ("st.local.u32 [a], %r9; ld.local.u32 %r3, [a];" + STORE, R9),
     "through shared": ("st.shared.u32 [%d6], %r9; bar.sync 0; ld.shared.u32 %r3, [s+4];" + STORE, R9),
+    "local through shared": (
+        "ld.local.u32 %r4, [a+8]; st.shared.u32 [%d6], %r4; bar.sync 0; ld.shared.u32 %r3, [s+4];" + STORE,
+        r"read of local memory that nobody wrote \(8 bytes into a\)",
+    ),
     "shared to tensor core": (
         "st.shared.u32 [%d6], %r9; bar.sync 0; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r3}, [%d5];",
         f"{R9}.*is read by ldmatrix",
@@ -179,6 +183,8 @@ def test_an_undefined_value_that_does_no_harm_is_silent(body, value):
 
 
 def test_only_lanes_without_a_value_count():
+    body = "@%p2 st.shared.u32 [%d6], 1; atom.shared.add.u32 %r3, [%d6], 1;"
+    assert launch(body, stop_at_first=False)[0].faults[0].count == 16
     done, _ = launch("@%p2 mov.u32 %r9, 1; st.global.u32 [%d3], %r9;", stop_at_first=False)
     (found,) = done.faults
     assert found.count == 16 and "thread (16, 0, 0)" in found.message

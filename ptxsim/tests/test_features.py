@@ -114,16 +114,6 @@ def test_a_lock_between_lanes(compiled):
     assert got[0] == x.sum()
 
 
-def test_block_votes(compiled):
-    x = ints(0, 30)
-    got = run(compiled, "block_votes", x, np.zeros(N, np.int32))
-    for b in range(2):
-        part = x[b * 128 : b * 128 + 128]
-        assert (
-            got[b * 128 : b * 128 + 128] == (part & 1).sum() * 100 + 10 + int((part == 17).any())
-        ).all()
-
-
 def test_named_barriers_with_arrive(compiled):
     x = ints()
     got = run(compiled, "producer", x, np.zeros(N, np.int32)).reshape(2, 128)

@@ -8,7 +8,6 @@ import functools
 import math
 import re
 
-import ml_dtypes
 import numpy as np
 import pytest
 
@@ -68,19 +67,6 @@ def constants(x):
     )
 
 
-def warp_intrinsics(x, i):
-    warp, lane = x[i // 32 * 32 :][:32], i % 32
-    r = warp[(lane + 5) % 32]
-    r = r * 3 + (warp[lane - 3] if lane % 16 >= 3 else x[i])
-    r = r * 3 + (warp[lane + 7] if lane % 16 + 7 < 16 else x[i])
-    r = r * 3 + (warp[lane ^ 9] if (lane ^ 9) // 8 <= lane // 8 else x[i])
-    r = r * 3 + sum(v & 1 for v in warp) + any(v > 990 for v in warp) + 2
-    r = r * 3 + (sum(1 << j for j in range(32) if warp[j] % 5 == x[i] % 5) & 0xFFFF)
-    r = r * 3 + 1 + sum(warp) + max(warp) - min(warp)
-    r = wrap(r) ^ wrap(int(np.bitwise_xor.reduce(warp)) + int(np.bitwise_or.reduce(warp)))
-    return r + (20 if lane < 20 else 0) + warp[0]
-
-
 def group_algorithms(x, i):
     tile, warp = x[i // 8 * 8 :][:8], x[i // 32 * 32 :][:32]
     r = (
@@ -126,7 +112,6 @@ COMPUTED = {
     "variable_stack": (128, lambda x, i: stack(x[i])),
     "constants": (128, lambda x, i: constants(x[i])),
     "cache_hints": (128, lambda x, i: 255 * x[i]),
-    "warp_intrinsics": (128, warp_intrinsics),
     "group_algorithms": (128, group_algorithms),
     "barriers_of_libcu": (128, lambda x, i: 6 + 10 * x[(i + 37) % 128]),
     "copies_by_barrier": (512, lambda x, i: x[511 - i] + x[i * 3]),
@@ -185,33 +170,6 @@ def test_an_assert_or_a_trap_names_itself_and_the_thread(kernel, entry, value, m
 # arithmetic
 
 
-def test_atomics_of_all_kinds(kernel):
-    x = ints()
-    got = launch(kernel, "all_atomics", x)
-    bits = int(np.bitwise_or.reduce(1 << (x.astype(np.int64) & 31)))
-    total, counted = int(x.sum()), BLOCK % 41
-    want = [
-        total,
-        -total,
-        x.max(),
-        x.min(),
-        wrap(bits),
-        np.bitwise_xor.reduce(x),
-        counted,
-        (x % 3).sum(),
-    ]
-    assert got[:8].tolist() == want
-    # of 32 and 64 bits, floats and not
-    assert got[8:11].tolist() == [128 + 2500, 128, 128 + 1000 * x.max()]
-    assert got[16:18].tolist() == [128, 256]  # of block and system scope
-
-
-def test_atomics_on_halves(kernel):
-    x = ints()
-    got = launch(kernel, "half_atomics", x, np.zeros(8, np.float32))
-    assert got[:5].tolist() == [64, float((x % 4).sum()), 128, 32, 16]
-
-
 def test_functions_of_floats(kernel):
     x = np.random.default_rng(3).uniform(-4, 4, BLOCK).astype(np.float32)
     got = launch(kernel, "special_functions", x, np.zeros(BLOCK, np.float32))
@@ -236,100 +194,6 @@ def test_functions_of_floats(kernel):
 def test_timers_go_on(kernel):
     x = ints()
     assert (launch(kernel, "timers", x, np.zeros(BLOCK, np.int64)) == x + 7).all()
-
-
-# tensor cores, from the figures of the PTX ISA
-
-GROUP, PLACE = np.arange(32) // 4, np.arange(32) % 4
-
-
-def fragments(left, right):
-    """Registers of each lane: lane 4 g + t holds, of rows g and g + 8, the items t, then those 4
-    further; of B too.
-    """
-    steps = range(0, left.shape[1], 4)
-    a = [left[GROUP + row, PLACE + step] for step in steps for row in (0, 8)]
-    return np.stack(a, axis=1), np.stack([right[GROUP, PLACE + step] for step in steps], axis=1)
-
-
-def accumulators(c):
-    """Of rows g and g + 8 the columns 2 t and 2 t + 1."""
-    return np.stack(
-        [c[GROUP + row, 2 * PLACE + column] for row in (0, 8) for column in (0, 1)], axis=1
-    )
-
-
-# entry: items of 32 bits a row, bits of an element, and whether the elements of A and B are signed
-INTEGERS = {
-    "mma_s8_k32": (8, 8, True, True),
-    "mma_u8_k16": (4, 8, False, True),
-    "mma_s8_sat": (8, 8, True, False),
-    "mma_s4_k64": (8, 4, True, True),
-    "mma_b1_k256": (8, 1, False, False),
-}
-
-
-@pytest.mark.parametrize("entry", INTEGERS)
-def test_mma_of_integers(kernel, entry):
-    words, bits, *signs = INTEGERS[entry]
-    rng = np.random.default_rng(7)
-    left, right = (rng.integers(0, 2**32, (rows, words), U32) for rows in (16, 8))
-
-    def elements(items, sign):
-        x = (
-            (items[..., None] >> np.arange(0, 32, bits, U32) & U32(2**bits - 1))
-            .astype(int)
-            .reshape(len(items), -1)
-        )
-        return x - (x >> bits - 1 << bits) if sign else x
-
-    start = rng.integers(-50, 50, (16, 8)) + (2**31 - 1000 if entry == "mma_s8_sat" else 0)
-    x = np.zeros((32, 10), U32)
-    a, b = fragments(left, right)
-    x[:, : a.shape[1]], x[:, 4 : 4 + b.shape[1]], x[:, 6:] = (
-        a,
-        b,
-        accumulators(start).astype(I32).view(U32),
-    )
-    want = elements(left, signs[0]) @ elements(right, signs[1]).T + start
-    assert (want > 2**31 - 1).any() == (entry == "mma_s8_sat")
-    got = launch(kernel, entry, x, np.zeros((32, 4), I32), block=32)
-    assert (got == accumulators(np.minimum(want, 2**31 - 1))).all()
-
-
-def test_mma_of_doubles(kernel):
-    rng = np.random.default_rng(8)
-    a, b, c = rng.uniform(-1, 1, (8, 4)), rng.uniform(-1, 1, (8, 4)), rng.uniform(-1, 1, (8, 8))
-    got = launch(kernel, "mma_f64", np.r_[a.ravel(), b.ravel(), c.ravel()], np.zeros(64), block=32)
-    assert np.allclose(got.reshape(8, 8), a @ b.T + c, rtol=1e-14)
-
-
-def test_mma_of_8_bit_floats(kernel90):
-    rng = np.random.default_rng(11)
-    a = (rng.integers(-8, 9, (16, 32)) / 4).astype(ml_dtypes.float8_e4m3fn)
-    b = (rng.integers(-4, 5, (8, 32)) / 2).astype(ml_dtypes.float8_e5m2)
-    x = np.concatenate(fragments(a.view(U32), b.view(U32)), axis=1)
-    got = launch(kernel90, "mma_fp8", x, np.zeros((32, 4), np.float32), block=32)
-    assert (got == accumulators(a.astype(float) @ b.astype(float).T + 1)).all()
-
-
-def test_mma_of_16_by_8_doubles(kernel90):
-    rng = np.random.default_rng(12)
-    a, b = rng.uniform(-1, 1, (16, 8)), rng.uniform(-1, 1, (8, 8))
-    got = launch(
-        kernel90, "mma_f64_k8", np.concatenate(fragments(a, b), axis=1), np.zeros((32, 4)), block=32
-    )
-    assert np.allclose(got, accumulators(a @ b.T + 0.5), rtol=0, atol=1e-14)
-
-
-def test_stmatrix_in_all_sizes(kernel90):
-    x = np.random.default_rng(9).integers(0, 2**32, (32, 4)).astype(U32)
-    got = launch(kernel90, "stored_matrices", x, np.zeros((3, 4, 32), U32), block=32)
-    stored = np.ascontiguousarray(x.T).view(np.uint16).reshape(4, 8, 8)
-    matrices = got.view(np.uint16).reshape(3, 4, 8, 8)
-    assert (matrices[0] == stored).all()
-    assert (matrices[1, :2] == stored[:2].transpose(0, 2, 1)).all() and not matrices[1, 2:].any()
-    assert (matrices[2, 0] == stored[3]).all() and not matrices[2, 1:].any()
 
 
 # faults that only sm_90 has

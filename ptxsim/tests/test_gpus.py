@@ -67,12 +67,17 @@ def test_the_rates_of_an_h100_are_its_own():
         ("sm_120", 128, 16, 49 * 1024, 2, 8, "shared"),
         ("sm_90", 288, 168, 0, 1, 9, "registers"),
         ("sm_90", 1024, 65, 0, 0, 0, "registers"),  # cannot be launched
+        ("sm_90", 32, 255, 0, 8, 8, "registers"),
+        ("sm_90", 992, 16, 0, 2, 62, "threads"),
+        ("sm_90", 32, 0, 6272, 32, 32, "shared"),  # 32 KiB of the 228 are the driver's
+        ("sm_90", 32, 0, 6273, 31, 31, "shared"),  # by 128 bytes
         ("sm_90", 33, 16, 0, 32, 64, "threads"),  # a part of a warp takes a whole one
     ],
 )
 def test_occupancy_by_hand(arch, threads, registers, shared, blocks, warps, limiter):
     held = occupancy(gpus.limits_of(arch), threads, registers, shared)
     assert (held.blocks_per_sm, held.warps_per_sm, held.limiter) == (blocks, warps, limiter)
+    assert held.fraction == warps / gpus.limits_of(arch).warps
 
 
 @pytest.mark.parametrize(("shared", "blocks"), [(113 * 1024, 2), (113 * 1024 + 1, 1)])

@@ -311,9 +311,19 @@ def test_prmt():
         [0x3210, 0x7654, 0x0426, 0x8888, 0xFEDC, 0x5140],
     )
     check("prmt.b32 %o0, %i0, %i1, %i2;", columns, 32, oracle, 32)
-    columns = grid([0xDEADBEEF], [5], [0, 1, 2, 3, 5])
-    rc8 = "prmt.b32.rc8 %o0, %i0, %i1, %i2;"
-    check(rc8, columns, 32, lambda a, b, c: (a >> 8 * (c & 3) & 255) * 0x01010101, 32)
+    # bytes from the highest on, by the last two bits of c (PTX ISA 9.7.9.7)
+    modes = {
+        "f4e": ("3210", "4321", "5432", "6543"),
+        "b4e": ("5670", "6701", "7012", "0123"),
+        "rc8": ("0000", "1111", "2222", "3333"),
+        "ecl": ("3210", "3211", "3222", "3333"),
+        "ecr": ("0000", "1110", "2210", "3210"),
+        "rc16": ("1010", "3232", "1010", "3232"),
+    }
+    columns = grid([0xDEADBEEF], [0x01234567], [0, 1, 2, 3, 5])
+    for mode, rows in modes.items():
+        chosen = lambda a, b, c, rows=rows: oracle(a, b, int(rows[c & 3], 16))
+        check(f"prmt.b32.{mode} %o0, %i0, %i1, %i2;", columns, 32, chosen, 32)
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -346,10 +356,12 @@ def test_bit_fields(bits):
 
 
 def fns(mask, base, n):
+    n = signed(n, 32)
     if n == 0:
         return base if mask >> base & 1 else 0xFFFFFFFF
-    found = [p for p in range(base, 32) if mask >> p & 1]
-    return found[n - 1] if n <= len(found) else 0xFFFFFFFF
+    places = range(base, 32) if n > 0 else range(base, -1, -1)
+    found = [p for p in places if mask >> p & 1]
+    return found[abs(n) - 1] if abs(n) <= len(found) else 0xFFFFFFFF
 
 
 def test_masks_and_nth_bits():
@@ -365,7 +377,7 @@ def test_masks_and_nth_bits():
     check("bmsk.wrap.b32 %o0, %i0, %i1;", columns, 32, mask, 32)
     check(
         "fns.b32 %o0, %i0, %i1, %i2;",
-        grid([0b1011010, 0xFFFFFFFF, 0], [0, 3, 31], [0, 1, 2]),
+        grid([0b1011011, 0xFFFFFFFF, 0], [0, 3, 31], [0, 1, 2, 2**32 - 1, 2**32 - 3]),
         32,
         fns,
         32,

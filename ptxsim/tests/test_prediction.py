@@ -200,6 +200,12 @@ ROUND = "add.u32 %r2, %r2, 1; setp.lt.u32 %q0, %r2, {}; @%q0 bra L;"
             [],
         ),
         ("L: cp.async.ca.shared.global [%r7], [%y2], 4, %r0; " + ROUND.format("%r0"), [2]),
+        # no whole number
+        (
+            "ld.param.f32 %r6, [n]; cvt.rzi.u32.f32 %r7, %r6; L: ld.global.u32 %r5, [%y2]; "
+            + ROUND.format("%r7"),
+            [],
+        ),
         # half of a parameter
         ("ld.param.u32 %r6, [q+4]; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r6"), []),
         ("mov.u32 %r2, %r3; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"), []),
@@ -214,6 +220,11 @@ def test_clusters_begin_at_multiples_of_their_size(ptx_text):
     """Three classes on an axis of three clusters, two on one of two: all of them are run."""
     firsts = [x + 3 * (y + 6 * z) for z in (0, 4) for y in (0, 2, 4) for x in range(3)]
     assert prediction.edges(ptxsim.load(ptx_text, "edges"), (3, 6, 8), (1, 2, 4)) == firsts
+
+
+def test_the_neighbours_of_a_middle_block():
+    assert prediction._neighbours((3, 4, 5)) == [31, 32, 34, 43]
+    assert prediction._neighbours((2, 1, 3)) == [3, 2, 5]
 
 
 def test_a_large_count_of_trips_is_shortened(ptx_text):

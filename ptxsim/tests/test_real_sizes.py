@@ -8,6 +8,7 @@ import resource
 
 import numpy as np
 import pytest
+from running import HEADER
 
 import ptxsim
 from ptxsim import cli
@@ -72,6 +73,51 @@ def test_an_index_that_wraps(compiled, entry, numbers, line, threads, exact):
 )
 def test_an_index_that_does_not_wrap(compiled, entry, numbers):
     assert faults(compiled, entry, *numbers) == []
+
+
+INDEX = (
+    HEADER
+    + """.visible .entry k(.param .u64 p) {{ .reg .b64 %x<4>; .reg .b32 %t, %i, %a, %b; .reg .pred %p, %q;
+ld.param.u64 %x0, [p]; mov.u32 %t, %tid.x; setp.lt.u32 %p, %t, 4; setp.gt.u32 %q, %t, 99; mov.u32 %b, 1;
+{lines} mul.wide.s32 %x1, %i, 4; add.s64 %x2, %x0, %x1; @%q ld.global.u32 %a, [%x2];
+{more} ret; }}"""
+)
+BIG, HALF = 1 << 15, 1 << 30
+AGAIN = f"""selp.b32 %a, {BIG}, 1, %p; mul.lo.s32 %i, %a, %a; add.s32 %i, %i, %i;
+    mul.wide.s32 %x1, %i, 4; add.s64 %x3, %x0, %x1; @%q ld.global.u32 %a, [%x3];"""
+
+
+@pytest.mark.parametrize(
+    ("lines", "more", "found"),
+    [
+        # the last number that fits, and one more
+        (f"mad.lo.s32 %i, {BIG}, {BIG}, {HALF - 1};", "", []),
+        (f"mad.lo.s32 %i, {BIG}, {BIG}, {HALF};", "", ["2,147,483,648 becomes -2,147,483,648"]),
+        (f"mad.lo.s32 %i, {-BIG}, {2 * BIG}, 0;", "", []),
+        (f"mad.lo.s32 %i, {-BIG}, {2 * BIG}, -1;", "", ["-2,147,483,649 becomes 2,147,483,647"]),
+        (f"sub.s32 %i, {-HALF}, {HALF};", "", []),
+        (f"sub.s32 %i, {-HALF}, {HALF + 1};", "", ["-2,147,483,649 becomes 2,147,483,647"]),
+        ("shl.b32 %i, %b, 30;", "", []),
+        (f"selp.b32 %a, {BIG}, 1, %p; shl.b32 %i, %a, 17;", "", ["4,294,967,296 becomes 0"]),
+        ("shl.b32 %i, %t, 40;", "", []),
+        # products that may be the largest at any corner of their ranges
+        ("sub.s32 %a, %t, 31; mul.lo.s32 %i, %a, -69273666;", "", []),
+        ("sub.s32 %a, %t, 31; mul.lo.s32 %i, %a, -69273667;", "", ["2,147,483,677 becomes"]),
+        # a sum of numbers without a sign that fits 32 bits, and comes back
+        (f"add.u32 %i, %b, {2**32 - 2}; add.u32 %i, %i, 1;", "", []),
+        (f"mov.u32 %a, {-HALF}; sub.s32 %i, %a, {HALF + 1}; @%p add.s32 %i, %b, 1;", "", []),
+        # where some lanes compute, and others have what they had
+        (f"mov.u32 %i, 5; @%p mad.lo.s32 %i, {BIG}, {BIG}, {HALF};", "", ["2,147,483,648 becomes"]),
+        # once for each thread: of four, then of eight, twice
+        (AGAIN, "setp.lt.u32 %p, %t, 8;" + AGAIN + AGAIN, ["8: 2,147,483,648"]),
+    ],
+)
+def test_where_a_wrap_begins(lines, more, found):
+    kernel = ptxsim.load(INDEX.format(lines=lines, more=more))
+    done = kernel.launch(1, 32, [ptxsim.Array(np.zeros(4, np.int32))], stop_at_first=False)
+    told = [f"{f.count}: {f.message.partition('wraps: ')[2]}" for f in done.faults]
+    assert len(told) == len(found), told
+    assert all(part in text for part, text in zip(found, told, strict=True)), told
 
 
 def test_a_check_that_is_off_finds_no_wraps(compiled):

@@ -266,14 +266,14 @@ def test_types_without_a_swizzle(shape, rest, sign, adds, threads):
     laid = [
         x.view(np.uint8).reshape(-1, 8, 2, 16).transpose(0, 2, 1, 3).reshape(-1) for x in operands
     ]
-    start = 2**31 - 1 if d == "s32" else 1.5
-    bits = np.array([start, start], NUMPY[d]).view(np.int32)[0]
+    start = np.full(2, 2**31 - 1) if d == "s32" else np.array([1.5, -2 if d == "f16" else 1.5])
+    bits = start.astype(NUMPY[d]).view(np.int32)[0]
     out = ptxsim.Array(np.zeros((128, 4), np.int32))
     text = HEADER + BYTES.format(shape=shape, rest=rest, columns=8 * columns, more="")
     ptxsim.load(text).launch(1, threads, [out, ptxsim.Array(np.concatenate(laid)), bits])
     exact = np.int64 if d == "s32" else np.float64
     left, right = (x.astype(exact) for x in operands)
-    want = sign * (left @ right.T) + start * adds
+    want = sign * (left @ right.T) + np.tile(start, columns // 2) * adds
     if d == "s32":
         want = np.clip(want, -(2**31), 2**31 - 1) if more else (want + 2**31) % 2**32 - 2**31
     got = out.numpy().view(NUMPY[d])

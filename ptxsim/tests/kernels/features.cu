@@ -81,12 +81,6 @@ __global__ void lock(int* out, const int* in) {
     }
 }
 
-__global__ void block_votes(int* out, const int* in) {
-    int n = __syncthreads_count(in[GID] & 1);
-    int all = __syncthreads_and(in[GID] >= 0), any = __syncthreads_or(in[GID] == 17);
-    out[GID] = n * 100 + all * 10 + any;
-}
-
 __global__ void producer(int* out, const int* in) {  // half the block produces, half consumes, by named barriers
     __shared__ int s[64];
     if (threadIdx.x < 64) {

@@ -142,81 +142,7 @@ KERNEL cache_hints(int* out, const int* in) {
     asm volatile("st.global.L1::no_allocate.u32 [%0], %1;" ::"l"(out + ME), "r"(sum));
 }
 
-// atomics
-
-KERNEL all_atomics(int* out, const int* in) {
-    __shared__ unsigned s[8];
-    __shared__ float f[2];
-    __shared__ double d;
-    __shared__ unsigned long long l[3];
-    if (threadIdx.x < 8) s[threadIdx.x] = threadIdx.x == 3 ? ~0u : 0;
-    if (threadIdx.x < 2) f[threadIdx.x] = 0;
-    if (threadIdx.x < 3) l[threadIdx.x] = 0;
-    if (threadIdx.x == 0) d = 0;
-    __syncthreads();
-    const unsigned x = in[ME];
-    atomicAdd(&s[0], x);
-    atomicSub(&s[1], x);
-    atomicMax(&s[2], x);
-    atomicMin(&s[3], x);
-    atomicOr(&s[4], 1u << (x & 31));
-    atomicXor(&s[5], x);
-    atomicInc(&s[6], 40);
-    atomicAdd(&f[0], 0.5f);
-    atomicAdd(&d, 0.25);
-    atomicAdd(&l[0], 1ull << 33);
-    atomicMax(&l[1], static_cast<unsigned long long>(x) << 20);
-    for (unsigned seen = s[7];;) {  // a compare-and-swap loop
-        const unsigned before = atomicCAS(&s[7], seen, seen + x % 3);
-        if (before == seen) break;
-        seen = before;
-    }
-    atomicExch(&f[1], 2.5f);
-    __syncthreads();
-    atomicAdd_block(out + 16, 1);
-    atomicAdd_system(out + 17, 2);
-    if (threadIdx.x < 8) out[threadIdx.x] = s[threadIdx.x];
-    if (threadIdx.x == 8) out[8] = static_cast<int>(f[0] * 2 + f[1] * 1000);
-    if (threadIdx.x == 9) out[9] = static_cast<int>(d * 4);
-    if (threadIdx.x == 10) out[10] = static_cast<int>(l[0] >> 33) + static_cast<int>(l[1] >> 20) * 1000;
-}
-
-KERNEL half_atomics(float* out, const int* in) {
-    __shared__ __half2 h;
-    __shared__ __nv_bfloat162 b;
-    __shared__ __half one;
-    if (threadIdx.x == 0) h = __half2half2(0), b = __float2bfloat162_rn(0), one = 0;
-    __syncthreads();
-    atomicAdd(&h, __floats2half2_rn(0.5f, static_cast<float>(in[ME] % 4)));
-    atomicAdd(&b, __floats2bfloat162_rn(1.0f, 0.25f));
-    atomicAdd(&one, __float2half(0.125f));
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        out[0] = __low2float(h), out[1] = __high2float(h);
-        out[2] = __low2float(b), out[3] = __high2float(b);
-        out[4] = __half2float(one);
-    }
-}
-
 // warps and groups
-
-KERNEL warp_intrinsics(int* out, const int* in) {
-    const int x = in[ME], lane = threadIdx.x % 32;
-    int r = __shfl_sync(~0u, x, (lane + 5) % 32);
-    r = r * 3 + __shfl_up_sync(~0u, x, 3, 16);
-    r = r * 3 + __shfl_down_sync(~0u, x, 7, 16);
-    r = r * 3 + __shfl_xor_sync(~0u, x, 9, 8);
-    r = r * 3 + __popc(__ballot_sync(~0u, x & 1)) + __any_sync(~0u, x > 990) + 2 * __all_sync(~0u, x < 1000);
-    r = r * 3 + static_cast<int>(__match_any_sync(~0u, x % 5) & 0xffff);
-    int same = 0;
-    __match_all_sync(~0u, x / 1000, &same);
-    r = r * 3 + same + __reduce_add_sync(~0u, x) + __reduce_max_sync(~0u, x) - __reduce_min_sync(~0u, x);
-    r ^= __reduce_xor_sync(~0u, x) + __reduce_or_sync(~0u, x);
-    const double d = __shfl_sync(~0u, x * 0.5, 0);
-    if (lane < 20) r += __popc(__activemask());
-    __syncwarp();
-    out[ME] = r + static_cast<int>(d * 2);
-}
 
 KERNEL group_algorithms(int* out, const int* in) {
     const auto block = cg::this_thread_block();
@@ -334,40 +260,4 @@ KERNEL group_copies(int* out, const int* in) {  // cooperative_groups::memcpy_as
     cg::memcpy_async(block, s, in, sizeof(s));
     cg::wait(block);
     out[ME] = s[threadIdx.x] * 2 + s[255 - threadIdx.x];
-}
-
-// tensor cores
-
-// One mma of integers on fragments given as they are: 4 words of A, 2 of B and 4 of C a lane
-#define MMA(NAME, TEXT, ...)                                                                    \
-    KERNEL NAME(uint32_t* out, const uint32_t* in) {                                            \
-        const uint32_t* a = in + threadIdx.x * 10;                                              \
-        const uint32_t* b = a + 4;                                                              \
-        const uint32_t* c = a + 6;                                                              \
-        uint32_t d[4] = {};                                                                     \
-        asm volatile("mma.sync.aligned." TEXT : __VA_ARGS__);                                   \
-        for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = d[i];                            \
-    }
-#define D4 "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3])
-#define A2 "r"(a[0]), "r"(a[1])
-#define A4 A2, "r"(a[2]), "r"(a[3])
-#define B1 "r"(b[0])
-#define B2 B1, "r"(b[1])
-#define C4 "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3])
-#define F4_4_2_4 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
-#define F4_2_1_4 "{%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"
-
-MMA(mma_s8_k32, "m16n8k32.row.col.s32.s8.s8.s32 " F4_4_2_4, D4 : A4, B2, C4)
-MMA(mma_u8_k16, "m16n8k16.row.col.s32.u8.s8.s32 " F4_2_1_4, D4 : A2, B1, C4)
-MMA(mma_s8_sat, "m16n8k32.row.col.satfinite.s32.s8.u8.s32 " F4_4_2_4, D4 : A4, B2, C4)
-MMA(mma_s4_k64, "m16n8k64.row.col.s32.s4.s4.s32 " F4_4_2_4, D4 : A4, B2, C4)
-MMA(mma_b1_k256, "m16n8k256.row.col.s32.b1.b1.s32.and.popc " F4_4_2_4, D4 : A4, B2, C4)
-
-KERNEL mma_f64(double* out, const double* in) {
-    const double a = in[threadIdx.x], b = in[32 + threadIdx.x], c0 = in[64 + 2 * threadIdx.x], c1 = in[65 + 2 * threadIdx.x];
-    double d0, d1;
-    asm volatile("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0, %1}, {%2}, {%3}, {%4, %5};"
-                 : "=d"(d0), "=d"(d1)
-                 : "d"(a), "d"(b), "d"(c0), "d"(c1));
-    out[2 * threadIdx.x] = d0, out[2 * threadIdx.x + 1] = d1;
 }

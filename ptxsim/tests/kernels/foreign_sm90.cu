@@ -155,27 +155,6 @@ KERNEL stored_matrices(uint32_t* out, const uint32_t* in) {  // stmatrix in all 
     for (int i = 0; i < 12; ++i) out[i * 32 + threadIdx.x] = s[i / 4][i % 4 * 32 + threadIdx.x];
 }
 
-KERNEL mma_fp8(float* out, const uint32_t* in) {
-    const uint32_t* a = in + threadIdx.x * 6;
-    float d[4];
-    asm volatile(
-        "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
-        "{%10, %10, %10, %10};"
-        : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(a[4]), "r"(a[5]), "f"(1.0f));
-    for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = d[i];
-}
-
-KERNEL mma_f64_k8(double* out, const double* in) {
-    const double* a = in + threadIdx.x * 6;
-    double d[4];
-    asm volatile(
-        "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %10, %10, %10};"
-        : "=d"(d[0]), "=d"(d[1]), "=d"(d[2]), "=d"(d[3])
-        : "d"(a[0]), "d"(a[1]), "d"(a[2]), "d"(a[3]), "d"(a[4]), "d"(a[5]), "d"(0.5));
-    for (int i = 0; i < 4; ++i) out[threadIdx.x * 4 + i] = d[i];
-}
-
 KERNEL __cluster_dims__(1, 1, 1) cluster_of_one(int* out, const int* in) {
     __shared__ int s[128];
     const auto cluster = cg::this_cluster();
