@@ -168,6 +168,23 @@ rule explorer_html:
         " --figures results/figures --out {output} 2>&1 | tee {log}"
 
 
+# What .github/workflows/pages.yml publishes.
+rule site:
+    """Explorer, paper and supplement with a first page, into results/site, every link checked."""
+    input:
+        "analysis/site.py",
+        "results/explorer.html",
+        "results/paper.pdf",
+        "results/supplement.pdf",
+    output:
+        "results/site/index.html",
+    log:
+        "results/logs/site.log",
+    localrule: True
+    shell:
+        "python -m analysis site --results results --out results/site 2>&1 | tee {log}"
+
+
 # Two variants side by side: their counters or, where there are none, the emulator's predictions.
 if PLAN.compared:
     _pair = PLAN.compared.variants
