@@ -140,6 +140,7 @@ function stepTable(gpu, variant, over, n) {
   }
   return [table([`n = ${n}`, labelOf(over), labelOf(variant), 'change'], rows), el('p', { class: 'note' },
     'Limiter: the unit with the most minimum cycles, at least this part of the measured ones; below 60% it is latency. ',
+    limits.some(limit => limit?.short.includes('ncu')) && 'Where no minimum cycles are known, it is the larger throughput of Nsight Compute (ncu). ',
     'Counters: Nsight Compute.')];
 }
 

@@ -2,7 +2,7 @@
 and its checks.
 
 cases and passed count correctness cases; error_over_bound is the largest error as a fraction of its
-bound; sanitizer_errors is empty where compute-sanitizer was not run.
+bound; sanitizer_errors is empty where compute-sanitizer did not run this machine code.
 """
 
 from __future__ import annotations
@@ -50,6 +50,6 @@ def kernels_table(results: Results) -> pd.DataFrame:
     rows = results.variants[OF_CATALOGUE]
     rows = rows.merge(results.raw("resources")[["variant", *OF_BUILD]], on="variant", how="left")
     rows = rows.merge(checked(results), on="variant", how="left")
-    errors = results.raw("sanitizer").groupby("variant")["errors"].sum()
+    errors = results.table("sanitizer").groupby("variant")["errors"].sum()
     rows = rows.assign(sanitizer_errors=rows["variant"].map(errors))
     return rows[[*OF_CATALOGUE, *OF_BUILD, *OF_CHECKS]]

@@ -234,6 +234,7 @@ def test_a_store_of_another_gpu_model_is_one_line(own: Tree) -> None:
         ("all --config nvcc=/no/such/nvcc", ["nvcc", "/no/such/nvcc"]),
         ("all --config nvcc=/bin/false", ["/bin/false"]),
         ("sgemm_laddr", ["'sgemm_laddr'", "sgemm_ladder"]),
+        ("results/figures/step.svg", ["step.svg'", "nearest: results/figures/steps.svg"]),
         ("sanitize", ["sanitize", "GPU"]),
     ],
 )
