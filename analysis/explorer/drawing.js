@@ -12,8 +12,28 @@ function vega() {
   return vegaLoaded;
 }
 
-const colour = (variant, place) => (
-  KERNELS.get(variant).kind === 'baseline' ? 'var(--library)' : `var(--c${place % COLOURS})`);
+const DASHES = [[], [7, 3], [2, 2], [9, 3, 2, 3]];
+const SHAPES = { // of a legend, in a box of 10 pixels around the origin
+  circle: 'M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0', diamond: 'M0-5L5 0L0 5L-5 0Z', square: 'M-4-4H4V4H-4Z',
+  'triangle-up': 'M0-5L5 4H-5Z', 'triangle-down': 'M0 5L5-4H-5Z', 'triangle-right': 'M5 0L-4 5V-5Z',
+  cross: 'M-2-5H2V-2H5V2H2V5H-2V2H-5V-2H-2Z',
+};
+
+/** The colour, shape and dashes of a kernel among others: colour and shape of its author; a further kernel of the same
+ *  author is darker and dashed. */
+function lookOf(variant, variants) {
+  const { worklog } = KERNELS.get(variant), { colour, shape } = DATA.worklogs[worklog];
+  const index = Math.max(0, variants.filter(other => KERNELS.get(other).worklog === worklog).indexOf(variant));
+  const part = [100, 65, 40][index % 3], shade = `color-mix(in srgb, ${colour} ${part}%, var(--ink))`;
+  return { colour: part < 100 ? shade : colour, shape, dash: DASHES[index % DASHES.length] };
+}
+
+function swatch({ colour, shape, dash }) {
+  const mark = el('span', { class: 'swatch', 'aria-hidden': 'true' });
+  mark.innerHTML = `<svg width="34" height="12" viewBox="-17 -6 34 12"><path d="M-17 0H17" stroke="${colour}" stroke-width="1.8"
+    stroke-dasharray="${dash}"/><path d="${SHAPES[shape]}" fill="${colour}"/></svg>`;
+  return mark;
+}
 
 /** Draw data sets with a chart of DATA.charts, or say why there is nothing to draw. */
 async function draw(id, name, datasets, { title, parameters = {}, height, why = 'Nothing was measured of this.' }) {

@@ -270,17 +270,16 @@ views.sizes = async () => {
     choice('dtype', 'Data type', chosen.dtypes.map(dtype => [dtype, dtype]), chosen.dtype, ['draw', 'at']), gpuChoice(),
     choice('with', 'Compare with', [['', 'no other GPU'], ...others.map(one => [one.id, gpuLabel(one)])], other?.id ?? ''),
     dataChoice(chosen.kinds, chosen.data));
-  const points = variants.flatMap((variant, place) => sizePoints(gpu, false, variant, place, chosen));
-  if (other) points.push(...variants.flatMap((variant, place) => sizePoints(other, true, variant, place, chosen)));
+  const points = variants.flatMap(variant => sizePoints(gpu, false, variant, chosen));
+  if (other) points.push(...variants.flatMap(variant => sizePoints(other, true, variant, chosen)));
   const sizes = ascending(points.map(point => point.n));
   chosen.at = oneOf('at', sizes, [Number(state.n), 4096].find(n => sizes.includes(n)) ?? sizes.at(-1));
   carried = { kernel: state.kernel, ladder: state.ladder, n: state.n };
-  fill('sizes-legend', variants.map((variant, place) => el('li', {},
-    el('span', { class: 'swatch', style: `background: ${colour(variant, place)}` }), labelOf(variant))));
+  fill('sizes-legend', variants.map(variant => el('li', {}, swatch(lookOf(variant, variants)), labelOf(variant))));
   fill('sizes-note', `${gpuText(gpu)}, ${protocol(gpu)}. `,
     'Error bars: range over the processes',
     [gpu, other].some(one => one && isOlder(one)) && '; where there was one process, how far six H100s lay apart', '. ',
-    other && `Hollow squares: ${gpuLabel(other)}. `, leftOutText(gpu),
+    other && `Hollow marks: ${gpuLabel(other)}. `, leftOutText(gpu),
     quantity.key === 'power_w' && `The power limit is ${gpu.power_limit_w} W; NVML can read more over a short window. `,
     'With the chart in focus, the left and right arrow keys read one size after another.');
   await draw('sizes-chart', 'sizes', { rows: points }, {
@@ -318,7 +317,8 @@ function usualKernels(rows, known) {
 }
 
 /** A kernel's points over n. Those of a sweep are joined, but not over a gap. */
-function sizePoints(gpu, isOther, variant, place, { quantity: { key }, data }) {
+function sizePoints(gpu, isOther, variant, { quantity: { key }, data, variants }) {
+  const look = lookOf(variant, variants);
   const measured = gpu.timings.filter(row => row.variant === variant && row.data === data && isNumber(row[key]));
   const first = new Map(measured.toReversed().map(row => [row.n, row])); // the first row of a size is its usual timing
   const rows = [...first.values()].sort((x, y) => x.n - y.n);
@@ -332,8 +332,7 @@ function sizePoints(gpu, isOther, variant, place, { quantity: { key }, data }) {
     return {
       variant, n: row.n, value, low, high, series: `${gpu.id} ${variant} ${run}`, gpu: gpu.model,
       label: labelOf(variant), shown: withQuantity(key, row[key]),
-      range: rangeOf(row, key), colour: colour(variant, place), fill: isOther ? 'var(--paper)' : colour(variant, place),
-      shape: isOther ? 'square' : 'circle',
+      range: rangeOf(row, key), ...look, fill: isOther ? 'var(--paper)' : look.colour,
     };
   });
 }
