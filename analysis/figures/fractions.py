@@ -39,7 +39,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
             results, "Fractions of cuBLAS", "No row was measured in five processes.", style.COLUMN
         )
     dtypes = [name for name in style.DTYPES if name in set(rows["dtype"])]
-    figure, axes = plt.subplots(figsize=(style.COLUMN, 2.5))
+    figure, axes = plt.subplots(figsize=(style.COLUMN, 2.1))
     colours = dict(zip(OTHERS.values(), (style.RED, style.BLUE), strict=True))
     of: dict[str, Any] = {"x": "difference", "y": "dtype", "order": dtypes, "hue": "definition"}
     of |= {"palette": colours, "hue_order": list(colours), "dodge": True, "ax": axes}

@@ -77,7 +77,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     if rows.empty:
         return style.empty(results, "Power")
     limit = results.machine.power_limit_w
-    figure, (left, right) = plt.subplots(1, 2, figsize=(style.WIDE, 2.7))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(style.WIDE, 2.3))
     draw_clocks(left, rows, limit)
     draw_data(right, rows)
     for axes in (left, right):

@@ -18,7 +18,7 @@ from analysis.results import Results
 from analysis.timings import PROCESSES, SINGLE_PROCESS
 
 EXPERIMENT = "sgemm_sizes"
-PANEL = 2.2  # inches: the height of a panel
+PANEL = 1.5  # inches: the height of a panel
 
 
 def intervals(rows: pd.DataFrame) -> pd.DataFrame:
