@@ -49,7 +49,9 @@ function rungRows(rows, chosen, hidden) {
   const groups = WORKLOGS.flatMap(worklog => {
     const members = rows.filter(row => KERNELS.get(row.variant).worklog === worklog);
     const gpus = (DATA.worklogs[worklog].gpus ?? []).join(', ');
-    const title = el('h3', {}, groupName(worklog), el('small', {}, gpus && `measured there on ${gpus}`));
+    const { link: article } = DATA.worklogs[worklog];
+    const name = article ? el('a', { href: article }, groupName(worklog)) : groupName(worklog);
+    const title = el('h3', {}, name, el('small', {}, gpus && `measured there on ${gpus}`));
     const rungOf = row => (hidden.has(row) ? hiddenRow(row, row === chosen, full) : rungRow(row, rows, row === chosen, end, full));
     return members.length ? [title, ...members.map(rungOf)] : [];
   });

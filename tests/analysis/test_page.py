@@ -96,6 +96,8 @@ def test_it_opens_on_the_ladder_with_the_fractions_and_gains_of_the_timings(
     groups = [title.text.split("\n")[0] for title in shown.all("#ladder-rungs h3")]
     assert groups[:2] == ["Simon Boehm", "Vinay Jumani, profiling"]
     assert groups[-2:] == ["This project", "Libraries"]
+    article = shown.one("#ladder-rungs h3 a").get_attribute("href")
+    assert article == "https://siboehm.com/articles/22/CUDA-MMM"
     rows = h100.squares
     rows = rows[(rows["experiment"] == "sgemm_ladder") & (rows["dtype"] == "fp32")]
     assert len(shown.all("a.rung")) == len(rows) > 20
