@@ -215,7 +215,7 @@ def hopper_level(numbers: Numbers) -> Finding:
         sentence += f"{_percent(rate['pingpong'] / copy)} of the rate of a copy"
     names = {"store": "TMA stores", "streamk": "stream-K", "pingpong": "ping-pong"}
     largest = next(row for row in rows if row["dtype"] == "bf16" and row["n"] == sizes[-1])
-    bars = {name: 100 * largest[kind] for kind, name in names.items()}
+    bars = {name: 100 * float(largest[kind]) for kind, name in names.items()}
     bars = _bars(f"% of cuBLAS, bf16, n = {sizes[-1]}", bars)
     return Finding(level, title, f"{sentence}.", values, rows, bars)
 

@@ -101,8 +101,8 @@ function moveFocus(event) {
 
 /** Scroll the list of rungs, not the page, until the chosen one is in the middle. */
 function showInList(variant) {
-  const list = byId('ladder-rungs'), rung = byId(`rung-${variant}`);
-  list.scrollTop = rung.offsetTop - list.clientHeight / 2;
+  const list = byId('ladder-rungs'), middle = list.clientHeight / 2, { offsetTop } = byId(`rung-${variant}`);
+  if (offsetTop < list.scrollTop + 30 || offsetTop > list.scrollTop + 1.2 * middle) list.scrollTop = offsetTop - middle;
 }
 
 /** The chosen rung: idea, limiter, counters, roofline, bank picture, command and diff. */

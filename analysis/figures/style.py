@@ -108,10 +108,11 @@ def looks_of_authors(rows: pd.DataFrame, variants: pd.DataFrame) -> dict[str, di
     colours, markers = ladders.colours(variants), ladders.markers(variants)
     kernels = rows.drop_duplicates("label")[["label", "worklog"]]
     looks: dict[str, dict[str, str]] = {"palette": {}, "markers": {}}
-    for worklog, labels in kernels.groupby("worklog", sort=False)["label"]:
-        shades = np.linspace(1, 0.4, len(labels))
-        for label, shade in zip(labels, shades, strict=True):
-            looks["palette"][label] = to_hex([shade * part for part in to_rgb(colours[worklog])])
+    for name, labels in kernels.groupby("worklog", sort=False)["label"]:
+        worklog = str(name)
+        red, green, blue = to_rgb(colours[worklog])
+        for label, shade in zip(labels, np.linspace(1, 0.4, len(labels)), strict=True):
+            looks["palette"][label] = to_hex((shade * red, shade * green, shade * blue))
             looks["markers"][label] = markers[worklog]
     return looks
 
