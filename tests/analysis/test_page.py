@@ -45,7 +45,10 @@ class Shown:
         return self.drawn()
 
     def drawn(self) -> Shown:
-        self.until(lambda: self.script("return document.body.dataset.ready"))
+        """Wait until the view in the hash is drawn, not the one before it."""
+        wanted = self.state.get("view", "ladder")
+        views = (wanted,) if wanted in VIEWS else VIEWS
+        self.until(lambda: self.script("return document.body.dataset.ready") in views)
         return self
 
     def script(self, text: str) -> Any:
