@@ -426,7 +426,7 @@ views.compare = async () => {
 function limiterBars(variant, limit, side) {
   const bar = unit => barOf(unit.name, unit.percent, 100, `var(--${side ? 'ours' : 'theirs'})`);
   return el('div', {},
-    el('p', {}, `${'AB'[side]}: `, el('strong', {}, labelOf(variant)), `. ${limit?.text ?? 'Not profiled'}.`),
+    el('p', {}, `${'AB'[side]}: `, el('strong', {}, labelOf(variant)), `, ${KERNELS.get(variant).idea}. ${limit?.text ?? 'Not profiled'}.`),
     el('div', { class: 'bars' }, (limit?.units ?? []).filter(unit => unit.percent >= 1).flatMap(bar)));
 }
 
@@ -492,7 +492,7 @@ views.roofline = async () => {
   const named = variant => el(variant === state.kernel ? 'strong' : 'span', {}, // the one that other views have chosen
     link(labelOf(variant), { view: 'ladder', kernel: variant, n }));
   const rowOf = ({ variant, x, y }) => [
-    [[named(variant)], {}], number(y), number(x),
+    [[named(variant), small(KERNELS.get(variant).idea)], {}], number(y), number(x),
     withUnit(counted(gpu, variant, n).dram_bytes, 'byte'), wordsCell(limiter(gpu, variant, n).text)];
   fill('roofline-table', points.length ? table(['kernel', 'TFLOP/s', 'FLOP per byte', 'DRAM', 'limiter'], points.map(rowOf))
     : empty('Nothing of this ladder was profiled.'));

@@ -135,6 +135,7 @@ rule paper_pdf:
         rules.figures_of_counters.output,
         rules.figures_of_studies.output,
         figures_of_kind("sizes"),
+        figures_of_kind("counters"),
     output:
         reported("results/paper.pdf", "Paper", "Paper"),
         # The report links to it, for it would be a third of the report.
