@@ -131,10 +131,17 @@ onsuccess:
 
 
 # Snakemake itself says only that no rule makes a misspelt name.
+_rules = [rule.name for rule in workflow.rules]
+_outputs = [output for rule in workflow.rules for output in rule.output]
 for _word in TARGETS:
-    _rules = [rule.name for rule in workflow.rules]
-    if _word.isidentifier() and _word not in _rules:
-        _near = difflib.get_close_matches(_word, _rules, n=3)
+    if _word.startswith("results/"):
+        _is_known = Path(_word).exists() or any(output.match(_word) for output in _outputs)
+        _names = [str(output) for output in _outputs]
+    else:
+        _is_known = not _word.isidentifier() or _word in _rules
+        _names = _rules
+    if not _is_known:
+        _near = difflib.get_close_matches(_word, _names, n=3)
         _known = (
             f"nearest: {', '.join(_near)}"
             if _near

@@ -26,9 +26,10 @@ COMMANDS = {
     "compare": ("two variants side by side", "analysis.compare"),
     "reproduce": ("measurements beside an archive's", "analysis.reproduce"),
     "render": ("paper and supplement", "analysis.render"),
+    "site": ("explorer and papers as they are published, with every link checked", "analysis.site"),
 }
 # Those that read no results folder, or name their own
-WITHOUT_FOLDERS = ("reproduce", "render")
+WITHOUT_FOLDERS = ("reproduce", "render", "site")
 
 
 def main() -> int | None:

@@ -292,6 +292,8 @@ def run(args: argparse.Namespace) -> int:
         alone = "--record alone, which writes all verdicts"
         raise UserError(f"--record with --only is not allowed; allowed: {alone}")
     folders = several(args)
+    if not args.analytic.is_file():
+        raise UserError(f"{args.analytic}: no such file; made by: snakemake --cores 1 claims")
     table = claims_table(folders, args.analytic, only=args.only)
     print("\n".join([*filter(None, [note_of(folders.values())]), listing(table)]))
     if args.out:

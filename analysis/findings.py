@@ -6,7 +6,7 @@ A finding is a function of `FINDINGS`. It says whether it holds on a GPU, in a t
 it stands and in one or two sentences with its numbers. They do not name the GPU: README, paper and
 explorer put it before them. Fractions of cuBLAS are interleaved. `holds` is None where the
 intervals leave it undecided (within noise), and where a table is missing. findings.json is a list
-of {name, title, holds, sentence, numbers, rows, chart, figure, gpus}: the first GPU's own, and in `gpus` those of
+of {name, title, holds, sentence, numbers, rows, bars, chart, figure, gpus}: the first GPU's own, and in `gpus` those of
 each GPU, with gpu, model, date and processes.
 """
 
@@ -15,9 +15,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -67,7 +68,7 @@ LAST_RUNGS = {
 @dataclass(frozen=True)
 class Finding:
     """A finding on one GPU. numbers: plain values by name, fractions of one. rows: what a table or
-    figure shows.
+    figure shows. bars: of a finding without a figure, {unit, rows}: labels with their values.
     """
 
     holds: bool | None
@@ -75,6 +76,7 @@ class Finding:
     sentence: str
     numbers: dict[str, Any] = field(default_factory=dict)
     rows: list[dict[str, Any]] = field(default_factory=list)
+    bars: dict[str, Any] = field(default_factory=dict)
 
 
 # By name, in the order in which documents have them
@@ -128,7 +130,12 @@ def silently_wrong(numbers: Numbers) -> Finding:
     sentence = sentence[0].upper() + sentence[1:]
     values = {"arch": run["arch"], "measured": bool(measured), "fault": emulated["fault"]}
     values |= {"misplaced_fraction": misplaced_fraction(1024 if wrong else 0)}
-    return Finding(holds, title, sentence, values, _records(runs))
+    bars = {
+        f"XOR of the {row['xor_of']}": 100 * int(row["wrong"]) / int(row["elements"])
+        for row in _records(runs[(runs["n"] == run["n"]) & (runs["device"] == run["device"])])
+    }
+    unit = f"% of C's elements wrong, n = {run['n']}"
+    return Finding(holds, title, sentence, values, _records(runs), _bars(unit, bars))
 
 
 def _runs_of_xor(results: Results) -> pd.DataFrame:
@@ -189,12 +196,13 @@ def hopper_level(numbers: Numbers) -> Finding:
         "tf32_synchronised": "tf32gemm_wgmma_bcol_in_step",
     }
     values = {"behind": behind} | _known(numbers, "fraction", 8192, remedies)
+    short = math.ceil(100 * (1 - min(fraction.low for fraction in large)))
     title = _chosen(
         level,
         "In 16 bits the better of stream-K and TMA stores matches cuBLAS at n = 4096, 8192 and 16384"
         + ("; ping-pong falls behind" if behind else ""),
         "In 16 bits stream-K and TMA stores fall short of cuBLAS at some n from 4096 on",
-        "Whether the better of stream-K and TMA stores matches cuBLAS in 16 bits is within noise",
+        f"In 16 bits the better of stream-K and TMA stores is at most {short}% behind cuBLAS from n = 4096 to 16384",
     )
     reached = [100 * best["bf16", n].value for n in sizes]
     sentence = f"In bf16 the better of the two has {min(reached):.1f} to {max(reached):.1f}% of cuBLAS (interleaved) "
@@ -205,7 +213,11 @@ def hopper_level(numbers: Numbers) -> Finding:
         sentence += f" and moves {moved['pingpong'] / 1e9:.0f} GB to and from DRAM, stream-K "
         sentence += f"{moved['streamk'] / 1e9:.0f} GB. Its {rate['pingpong'] / 1e3:.2f} TB/s are "
         sentence += f"{_percent(rate['pingpong'] / copy)} of the rate of a copy"
-    return Finding(level, title, f"{sentence}.", values, rows)
+    names = {"store": "TMA stores", "streamk": "stream-K", "pingpong": "ping-pong"}
+    largest = next(row for row in rows if row["dtype"] == "bf16" and row["n"] == sizes[-1])
+    bars = {name: 100 * float(largest[kind]) for kind, name in names.items()}
+    bars = _bars(f"% of cuBLAS, bf16, n = {sizes[-1]}", bars)
+    return Finding(level, title, f"{sentence}.", values, rows, bars)
 
 
 @finding(
@@ -254,7 +266,9 @@ def conflicts_moved(numbers: Numbers) -> Finding:
     values |= {"slower_with_more_instructions": sum(row["instructions"] > 1 for row in slower)}
     values |= {"faster_with_fewer_instructions": sum(row["instructions"] < 1 for row in faster)}
     values |= {"l1": [_value(numbers, name, "l1_throughput") / 100 for name in pair]}
-    return Finding(holds, title, sentence, values, fewer + more)
+    bars = {label: 100 * each.value for label, each in zip(labels, fractions, strict=True)}
+    bars = _bars(f"% of cuBLAS, n = {SIZE}", bars)
+    return Finding(holds, title, sentence, values, fewer + more, bars)
 
 
 def _conflict_steps(numbers: Numbers) -> list[dict[str, Any]]:
@@ -311,7 +325,8 @@ def fp32_simt(numbers: Numbers) -> Finding:
         sentence += f". At {n} it has {_percent(fractions[n])} of the library beside it, and {_percent(alone)} of the "
         sentence += "library beside itself"
     rows = [{"n": n, "variant": name, "fraction": f.value} for n, (name, f) in best.items()]
-    return Finding(holds, title, f"{sentence}.", {"label": label, "from_n": first}, rows)
+    bars = _bars(f"{label}, % of cuBLAS", {f"n = {n}": 100 * fractions[n].value for n in fractions})
+    return Finding(holds, title, f"{sentence}.", {"label": label, "from_n": first}, rows, bars)
 
 
 def _fastest_simt(numbers: Numbers) -> dict[int, tuple[str, Estimate]]:
@@ -359,10 +374,10 @@ def three_tf32(numbers: Numbers) -> Finding:
     lacks = "faster than cuBLAS fp32, but less exact" if faster else lacks
     title = _chosen(
         holds,
-        f"At n >= {LARGE_N} three TF32 products replace one of fp32: "
+        f"From n = {LARGE_N} on three TF32 products replace one of fp32: "
         "faster, and for long sums more exact on ordinary data",
-        f"At n >= {LARGE_N} three TF32 products are {lacks}",
-        f"Whether three TF32 products are faster than cuBLAS fp32 at n >= {LARGE_N} is within noise",
+        f"From n = {LARGE_N} on three TF32 products are {lacks}",
+        f"Whether three TF32 products are faster than cuBLAS fp32 from n = {LARGE_N} on is within noise",
     )
     smaller = [f", and {fractions[n].value:.2f} times at {n}" for n in sizes if n < LARGE_N]
     sentence = (
@@ -415,7 +430,13 @@ def fp32_ladder_carries_over(numbers: Numbers) -> Finding:
         busy = pipe["busy"] / 100
         sentence += f". Its tensor pipe is {_percent(busy)} busy"
         values |= {"busy": busy, "if_busy": bf16["here"] / busy}
-    return Finding(holds, title, f"{sentence}.", values, rows)
+    bars = {
+        f"{row['label']}, {name}": 100 * row[key]
+        for row in rows
+        for key, name in (("published", "published"), ("here", "here"))
+    }
+    bars = _bars(f"% of cuBLAS, n = {SIZE}", bars)
+    return Finding(holds, title, f"{sentence}.", values, rows, bars)
 
 
 @finding("Counters and speed of each step", figure="steps", view="steps")
@@ -660,6 +681,10 @@ def _known(numbers: Numbers, quantity: str, n: int, variants: dict[str, str]) ->
         with contextlib.suppress(Missing):
             values[key] = _value(numbers, variant, quantity, n)
     return values
+
+
+def _bars(unit: str, values: Mapping[str, float]) -> dict[str, Any]:
+    return {"unit": unit, "rows": [list(row) for row in values.items()]}
 
 
 def _label(numbers: Numbers, variant: str) -> str:

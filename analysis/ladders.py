@@ -18,6 +18,7 @@ LAST = (OURS, LIBRARY)
 # Blue, green, orange, purple, sky and red of Okabe and Ito, which most colour-blind readers can tell apart
 PALETTE = ("#0072B2", "#009E73", "#E69F00", "#CC79A7", "#56B4E9", "#D55E00")
 PALE_GREY = "#BBBBBB"
+MARKERS = "oDs^vPX"  # of Matplotlib, a shape for each ladder
 BEST_SIZES = (2048, 4096, 8192, 16384)
 # of kernels that compete; B lies by rows, as for all others
 KINDS: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
@@ -51,6 +52,11 @@ def colours(variants: pd.DataFrame) -> dict[str, str]:
     blue, green, orange, purple, sky, red = PALETTE
     of_worklogs = dict(zip(names, cycle([blue, purple, green, orange, sky]), strict=False))
     return of_worklogs | {OURS: red, LIBRARY: PALE_GREY}
+
+
+def markers(variants: pd.DataFrame) -> dict[str, str]:
+    """Return a marker for each ladder, so that colour alone distinguishes none."""
+    return dict(zip(ladders(variants), cycle(MARKERS), strict=False))
 
 
 def steps(variants: pd.DataFrame) -> list[dict[str, Any]]:

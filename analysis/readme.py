@@ -12,13 +12,14 @@ import argparse
 import json
 import math
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from analysis import ladders
 from analysis.figures import style
-from analysis.figures.ladder import speeds
+from analysis.figures.ladder import draw_narrow, speeds
 from analysis.results import Results, archives_of, note_of, records, tell_left_out
 from analysis.tables.timings import with_gains
 from analysis.timings import PROCESSES
@@ -95,6 +96,19 @@ def rungs(results: Results) -> str:
     return "\n".join(lines)
 
 
+def pictures(results: Results, ladder: Path) -> dict[str, str]:
+    """Return the figure of the ladder and that of `RUNGS` for a phone, each for light and dark, by
+    file name.
+    """
+    variants = [f"sgemm_{name}" for names in RUNGS.values() for name in names.split()]
+    with tempfile.TemporaryDirectory() as folder:
+        narrow = Path(folder, "ladder.svg")
+        style.save(draw_narrow(results, variants), narrow)
+        light = {"ladder": ladder.read_text(), "ladder-narrow": narrow.read_text()}
+    dark = {f"{name}-dark.svg": style.on_dark(svg) for name, svg in light.items()}
+    return dark | {f"{name}-light.svg": svg for name, svg in light.items()}
+
+
 def findings(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return one list item for each of the leading findings: its title, its GPU and numbers, and
     where else it holds.
@@ -165,7 +179,6 @@ def run(args: argparse.Namespace) -> int:
     if new != text:
         write_text(args.readme, new)
     if args.ladder:
-        svg = args.ladder.read_text()
-        write_text(args.readme.parent / "docs" / "ladder-light.svg", svg)
-        write_text(args.readme.parent / "docs" / "ladder-dark.svg", style.on_dark(svg))
+        for name, svg in pictures(gpus[0], args.ladder).items():
+            write_text(args.readme.parent / "docs" / name, svg)
     return 0

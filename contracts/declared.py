@@ -543,7 +543,7 @@ class Worklog(Document):
     short: str = column("its author or subject in a few words, for the heads of tables")
     title: str
     author: str | None
-    link: str | None = column("null where the text that we have gives none", pattern="^https://")
+    link: str | None = column("of the text, or of its code", pattern="^https://")
     sha256: str = column(
         "of the text that the line numbers are of, which is not in this repository", pattern=SHA256
     )

@@ -497,6 +497,13 @@ class _Parser(argparse.ArgumentParser):
         self.exit(2, f"ptxsim: {message}\n")
 
 
+def existing(text: str) -> Path:
+    """Return a path. Raises `PtxsimError` where nothing is there, before options are missed."""
+    if not (path := Path(text)).exists():
+        raise PtxsimError(f"{text}: no such file")
+    return path
+
+
 class _Flag(argparse.Action):
     """-I and -D as nvcc takes them."""
 
@@ -591,7 +598,7 @@ def _command(
     parser.set_defaults(act=act)
     parser.add_argument(
         "kernel",
-        type=Path,
+        type=existing,
         help=".ptx, .cubin with line information, or .cu, .cuh that nvcc compiles",
     )
     parser.set_defaults(flags=[])
@@ -620,8 +627,8 @@ def main(argv: list[str] | None = None) -> int:
     _command(commands, bounds, "the bounds as JSON", BOUNDS).set_defaults(gpu="h100")
     _command(commands, predict, "the counters as JSON", PREDICT)
     programs.add(commands)
-    options = parser.parse_args(argv)
     try:
+        options = parser.parse_args(argv)
         status = options.act(options) or 0
         sys.stdout.flush()
         return int(status)

@@ -27,7 +27,7 @@ from kernels.problem import ProblemSpec
 
 CONFIG = "config.yaml"
 # These targets draw what is there: nothing is measured, built or emulated.
-DRAWING = ("paper", "explorer", "claims", "readme")
+DRAWING = ("paper", "explorer", "site", "claims", "readme")
 # Such files are drawn, too, except pictures of what the emulator does today.
 DRAWN = re.compile(r"results/((figures|tables|report)/.+|[a-z]+\.(pdf|html))")
 PICTURED = re.compile(r"results/figures/banks_.+")

@@ -75,7 +75,7 @@ def sizes() -> Layers:
     value = alt.Y("value:Q", title="<title>", scale=alt.Scale(zero=alt.expr("zero")))
     colour, series = plain(alt.Color, "colour:N"), alt.Detail("series:N")
     base = rows().encode(x=size)
-    line = base.mark_line(strokeWidth=1.8)
+    line = base.mark_line(strokeWidth=1.8).encode(strokeDash=plain(alt.StrokeDash, "dash:N"))
     bar = base.mark_rule(strokeWidth=1.2).encode(y="low:Q", y2="high:Q", color=colour)
     point = base.mark_point(size=45, strokeWidth=1.6, opacity=1).encode(
         y=value,

@@ -46,6 +46,9 @@ ROOFS = {
     "bf16_wgmma_tflops": ("16-bit wgmma", ["bf16", "fp16"]),
 }
 STEP = ("variant", "over", "changed", "control", "counters")
+# What Vega calls Matplotlib's markers
+SHAPES = {"o": "circle", "D": "diamond", "s": "square", "^": "triangle-up", "v": "triangle-down"}
+SHAPES |= {"P": "cross", "X": "triangle-right"}
 # The experiments that are ladders, in the order of the menu; other experiments follow by title
 LADDERS = ["sgemm_ladder", "hgemm_ladder", "tf32_ladder", "hopper_ladder"]
 
@@ -151,11 +154,11 @@ def kernels(variants: pd.DataFrame) -> dict[str, Row]:
 
 
 def worklogs(variants: pd.DataFrame) -> dict[str, Row]:
-    """Short name, colour, title, author and GPUs of each worklog, in the order of the ladders."""
-    sources, titles = texts.sources(), ladders.titles()
+    """Short name, colour, shape, title, author and GPUs of each worklog, in the order of the ladders."""
+    sources, titles, markers = texts.sources(), ladders.titles(), ladders.markers(variants)
     wanted = {"title", "author", "link", "gpus"}
     return {
-        name: {"short": titles[name], "colour": colour}
+        name: {"short": titles[name], "colour": colour, "shape": SHAPES[markers[name]]}
         | (sources[name].model_dump(include=wanted, exclude_none=True) if name in sources else {})
         for name, colour in ladders.colours(variants).items()
     }

@@ -12,8 +12,28 @@ function vega() {
   return vegaLoaded;
 }
 
-const colour = (variant, place) => (
-  KERNELS.get(variant).kind === 'baseline' ? 'var(--library)' : `var(--c${place % COLOURS})`);
+const DASHES = [[], [7, 3], [2, 2], [9, 3, 2, 3]];
+const SHAPES = { // of a legend, in a box of 10 pixels around the origin
+  circle: 'M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0-9 0', diamond: 'M0-5L5 0L0 5L-5 0Z', square: 'M-4-4H4V4H-4Z',
+  'triangle-up': 'M0-5L5 4H-5Z', 'triangle-down': 'M0 5L5-4H-5Z', 'triangle-right': 'M5 0L-4 5V-5Z',
+  cross: 'M-2-5H2V-2H5V2H2V5H-2V2H-5V-2H-2Z',
+};
+
+/** The colour, shape and dashes of a kernel among others: colour and shape of its author; a further kernel of the same
+ *  author is darker and dashed. */
+function lookOf(variant, variants) {
+  const { worklog } = KERNELS.get(variant), { colour, shape } = DATA.worklogs[worklog];
+  const index = Math.max(0, variants.filter(other => KERNELS.get(other).worklog === worklog).indexOf(variant));
+  const part = [100, 65, 40][index % 3], shade = `color-mix(in srgb, ${colour} ${part}%, var(--ink))`;
+  return { colour: part < 100 ? shade : colour, shape, dash: DASHES[index % DASHES.length] };
+}
+
+function swatch({ colour, shape, dash }) {
+  const mark = el('span', { class: 'swatch', 'aria-hidden': 'true' });
+  mark.innerHTML = `<svg width="34" height="12" viewBox="-17 -6 34 12"><path d="M-17 0H17" stroke="${colour}" stroke-width="1.8"
+    stroke-dasharray="${dash}"/><path d="${SHAPES[shape]}" fill="${colour}"/></svg>`;
+  return mark;
+}
 
 /** Draw data sets with a chart of DATA.charts, or say why there is nothing to draw. */
 async function draw(id, name, datasets, { title, parameters = {}, height, why = 'Nothing was measured of this.' }) {
@@ -64,40 +84,47 @@ function drawRoofline(id, gpu, dtype, points, height) {
   const width = byId(id).clientWidth - 70;
   const across = (from, to) => width * Math.log(to / from) / Math.log(ends.right / ends.left);
   const up = (from, to) => height * Math.log(to / from) / Math.log(ends.top / ends.bottom);
-  const rows = withLabels(points.map(point => ({
-    ...point, label: labelOf(point.variant), speed: number(point.y), intensity: number(point.x),
-    angle: point.x0 ? -Math.atan2(up(point.y0, point.y), across(point.x0, point.x)) * 180 / Math.PI : 0,
-  })), { width, height, ends, across, up });
-  const lines = roofs.flatMap(roof => [Math.max(ends.left, Math.min(ridge(roof), ends.right)), ends.right].map(x => (
-    { roof: roof.label, x: bandwidth ? x : ends.left, y: roof.tflops })));
-  const slope = [ends.left, ends.top / bandwidth].map(x => ({ roof: 'DRAM', x, y: x * bandwidth }));
-  if (bandwidth && slope[1].x > ends.left) lines.push(...slope);
   const names = roofs.map(roof => ({
     x: bandwidth ? 1.06 * Math.max(ends.left, ridge(roof)) : ends.left, y: roof.tflops,
     text: width < 250 ? roof.label : `${roof.label}, ${number(roof.tflops)} TFLOP/s`,
   }));
+  const rows = withLabels(points.map(point => ({
+    ...point, label: labelOf(point.variant), speed: number(point.y), intensity: number(point.x),
+    angle: point.x0 ? -Math.atan2(up(point.y0, point.y), across(point.x0, point.x)) * 180 / Math.PI : 0,
+  })), names, { width, height, ends, across, up });
+  const lines = roofs.flatMap(roof => [Math.max(ends.left, Math.min(ridge(roof), ends.right)), ends.right].map(x => (
+    { roof: roof.label, x: bandwidth ? x : ends.left, y: roof.tflops })));
+  const slope = [ends.left, ends.top / bandwidth].map(x => ({ roof: 'DRAM', x, y: x * bandwidth }));
+  if (bandwidth && slope[1].x > ends.left) lines.push(...slope);
   const title = 'TFLOP/s over FLOP per byte of DRAM';
   return draw(id, 'roofline', { rows, roofs: lines, names }, { title, parameters: ends, height });
 }
 
 const LETTER = 6.7, LETTERS_HIGH = 14; // pixels of a label
 
-/** Rows with a place for each label where no other label is: `labelX` and `labelY`, and `left` where it ends there. */
-function withLabels(rows, { width, height, ends, across, up }) {
-  const boxes = [];
+/** Rows with a place for each label where no other label, mark or roof is: `labelX` and `labelY`, and `left` where it ends
+ *  there. `names`: of the roofs. */
+function withLabels(rows, names, { width, height, ends, across, up }) {
+  const place = ({ x, y }) => [across(ends.left, x), up(ends.bottom, y)];
+  const boxes = names.flatMap(name => {
+    const [from, at] = place(name);
+    return [{ from, to: width, at }, { from, to: from + LETTER * name.text.length, at: at + LETTERS_HIGH - 4 }];
+  });
+  boxes.push(...rows.map(row => place(row)).map(([x, at]) => ({ from: x - 6, to: x + 6, at })));
   return rows.map(row => {
     if (!row.text) return row;
-    const long = LETTER * row.text.length, x = across(ends.left, row.x), y = up(ends.bottom, row.y);
+    const long = LETTER * row.text.length, [x, y] = place(row);
     const left = x + 12 + long > width; // it would leave the chart
     const from = left ? x - 9 - long : x + 9;
-    const isFree = at => boxes.every(box => from > box.to || from + long < box.from || Math.abs(at - box.at) >= LETTERS_HIGH);
-    const shifts = Array.from({ length: 2 * rows.length + 1 }, (_, i) => (i % 2 ? 1 : -1) * Math.ceil(i / 2) * LETTERS_HIGH);
-    const shift = shifts.find(pixels => isFree(y + 7 + pixels) && y + 7 + pixels > 4 && y + 7 + pixels < height) ?? 0;
-    boxes.push({ from, to: from + long, at: y + 7 + shift });
+    const isFree = at => at > 4 && at < height - 4
+      && boxes.every(box => from > box.to || from + long < box.from || Math.abs(at - box.at) >= LETTERS_HIGH - 1);
+    const shifts = Array.from({ length: height }, (_, i) => (i % 2 ? -1 : 1) * Math.ceil(i / 2));
+    const at = y + (shifts.find(pixels => isFree(y + pixels)) ?? 0);
+    boxes.push({ from, to: from + long, at });
     const scaled = (start, end, pixels, size) => start * (end / start) ** (pixels / size);
     return {
       ...row, left, labelX: scaled(ends.left, ends.right, left ? x - 9 : x + 9, width),
-      labelY: scaled(ends.bottom, ends.top, y + 7 + shift, height),
+      labelY: scaled(ends.bottom, ends.top, at, height),
     };
   });
 }

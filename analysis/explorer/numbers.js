@@ -127,7 +127,7 @@ function limiter(gpu, variant, n) {
   if (!cycles || !isNumber(row.sm_cycles_mean)) {
     const throughputs = [['Compute', row.sm_throughput], ['Memory', row.memory_throughput]];
     const [name, value] = throughputs.sort((x, y) => y[1] - x[1])[0];
-    return { name, units: [], short: `${name}, ${number(value)}%`, text: `${name}: ${number(value)}% of peak throughput` };
+    return { name, units: [], short: `${name}, ${number(value)}% (ncu)`, text: `${name}: ${number(value)}% of peak throughput (Nsight Compute)` };
   }
   const units = Object.entries(cycles).map(([unit, least]) => (
     { name: DATA.units[unit], percent: 100 * least / row.sm_cycles_mean })).sort((x, y) => y.percent - x.percent);

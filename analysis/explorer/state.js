@@ -14,7 +14,6 @@ const ORDER = new Map([...KERNELS.keys()].map((variant, place) => [variant, plac
 const STEPS = new Map(DATA.steps.map(step => [step.variant, step]));
 const QUANTITIES = new Map(DATA.quantities.map(quantity => [quantity.key, quantity]));
 const WORKLOGS = Object.keys(DATA.worklogs);
-const COLOURS = 8;
 
 // ---- state -----------------------------------------------------------------------------------------------------------
 

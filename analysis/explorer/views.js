@@ -25,6 +25,7 @@ views.ladder = async () => {
     'TFLOP/s: of the kernel, of cuBLAS in the same windows; compare rows by their fractions, since clocks differ. ',
     'Gain: times as fast as the kernel that it builds on. ', leftOutText(gpu));
   fill('ladder-rungs', rungRows(rows, chosen, hiddenRungs(gpu, inOrder(rows), chosen, n)));
+  showInList(chosen.variant);
   await showRung(gpu, ladder, n, rows, chosen);
 };
 
@@ -48,7 +49,9 @@ function rungRows(rows, chosen, hidden) {
   const groups = WORKLOGS.flatMap(worklog => {
     const members = rows.filter(row => KERNELS.get(row.variant).worklog === worklog);
     const gpus = (DATA.worklogs[worklog].gpus ?? []).join(', ');
-    const title = el('h3', {}, groupName(worklog), el('small', {}, gpus && `measured there on ${gpus}`));
+    const { link: article } = DATA.worklogs[worklog];
+    const name = article ? el('a', { href: article }, groupName(worklog)) : groupName(worklog);
+    const title = el('h3', {}, name, el('small', {}, gpus && `measured there on ${gpus}`));
     const rungOf = row => (hidden.has(row) ? hiddenRow(row, row === chosen, full) : rungRow(row, rows, row === chosen, end, full));
     return members.length ? [title, ...members.map(rungOf)] : [];
   });
@@ -62,8 +65,8 @@ function rungLink(variant, isChosen, full, title, ...cells) {
     class: 'rung', id: `rung-${variant}`, style: full, href: hashOf({ kernel: variant }), title,
     'aria-current': isChosen && 'true', onkeydown: moveFocus, onclick: () => { scrollToRung = narrow(); },
   };
-  return el('a', attributes,
-    el('span', { class: 'name' }, labelOf(variant).replace(`_${dtype}`, ''), el('span', { class: 'idea small' }, idea)), cells);
+  return el('a', attributes, el('span', { class: 'name' }, labelOf(variant).replace(`_${dtype}`, '')), cells,
+    el('span', { class: 'idea small' }, idea));
 }
 
 /** A rung whose result the reader is to predict. */
@@ -91,7 +94,15 @@ function moveFocus(event) {
   const next = { ArrowDown: place + 1, ArrowUp: place - 1, Home: 0, End: rungs.length - 1 }[event.key];
   if (next === undefined) return;
   event.preventDefault();
-  rungs[Math.min(rungs.length - 1, Math.max(0, next))].focus();
+  const rung = rungs[Math.min(rungs.length - 1, Math.max(0, next))];
+  rung.focus({ preventScroll: true });
+  rung.click();
+}
+
+/** Scroll the list of rungs, not the page, until the chosen one is in the middle. */
+function showInList(variant) {
+  const list = byId('ladder-rungs'), middle = list.clientHeight / 2, { offsetTop } = byId(`rung-${variant}`);
+  if (offsetTop < list.scrollTop + 30 || offsetTop > list.scrollTop + 1.2 * middle) list.scrollTop = offsetTop - middle;
 }
 
 /** The chosen rung: idea, limiter, counters, roofline, bank picture, command and diff. */
@@ -140,6 +151,7 @@ function stepTable(gpu, variant, over, n) {
   }
   return [table([`n = ${n}`, labelOf(over), labelOf(variant), 'change'], rows), el('p', { class: 'note' },
     'Limiter: the unit with the most minimum cycles, at least this part of the measured ones; below 60% it is latency. ',
+    limits.some(limit => limit?.short.includes('ncu')) && 'Where no minimum cycles are known, it is the larger throughput of Nsight Compute (ncu). ',
     'Counters: Nsight Compute.')];
 }
 
@@ -235,13 +247,26 @@ function stepRow({ variant, over, changed, control, gain, moved }) {
 views.findings = async () => {
   if (!DATA.findings.length) return fill('findings-list', empty('No findings.json was there when this page was made.'));
   const figures = await part('figures'), shownIn = { ladder: 'See it in the ladder', steps: 'See each step', sizes: 'See it over the sizes', compare: 'See both kernels side by side' };
-  fill('findings-list', DATA.findings.map(finding => el('article', { class: 'card', id: `finding-${finding.name}` },
-    el('h3', {}, withCode(finding.title)),
-    el('ul', {}, finding.gpus.map(result => findingOnGpu(finding, result))),
-    finding.fault && el('p', {}, 'The emulator: ', code(finding.fault)),
-    finding.figure in figures && picture(figures[finding.figure], finding.title),
-    finding.chart && el('p', {}, link(shownIn[finding.chart.view], onlyWith(finding.chart))))));
+  fill('findings-list', DATA.findings.map(finding => el('article', { class: 'card finding', id: `finding-${finding.name}` },
+    el('div', {}, el('h3', {}, withCode(finding.title)),
+      el('ul', {}, finding.gpus.map(result => findingOnGpu(finding, result))),
+      finding.fault && el('p', {}, 'The emulator: ', code(finding.fault)),
+      finding.chart && el('p', {}, link(shownIn[finding.chart.view], onlyWith(finding.chart)))),
+    finding.figure in figures ? picture(figures[finding.figure], finding.title) : findingBars(finding.bars))));
 };
+
+/** A bar for each number that a finding compares, on the first GPU. */
+function findingBars({ unit, rows }) {
+  if (!rows) return '';
+  const end = Math.max(100, ...rows.map(([, value]) => value));
+  return el('div', {}, el('p', { class: 'small' }, `${unit}, ${DATA.findings[0].gpus[0].model}`),
+    el('div', { class: 'bars' }, rows.flatMap(([label, value]) => barOf(label, value, end))));
+}
+
+/** A label, its bar and its percentage: three cells of a grid. */
+const barOf = (label, value, end = 100, colour = 'var(--theirs)') => [
+  el('span', {}, label), el('span', { class: 'track', 'aria-hidden': 'true' },
+    el('i', { style: `width: ${100 * Math.min(1, value / end)}%; background: ${colour}` })), el('span', {}, `${value.toFixed(0)}%`)];
 
 /** A picture that this project drew, on white. */
 function picture(svg, label) {
@@ -269,17 +294,16 @@ views.sizes = async () => {
     choice('dtype', 'Data type', chosen.dtypes.map(dtype => [dtype, dtype]), chosen.dtype, ['draw', 'at']), gpuChoice(),
     choice('with', 'Compare with', [['', 'no other GPU'], ...others.map(one => [one.id, gpuLabel(one)])], other?.id ?? ''),
     dataChoice(chosen.kinds, chosen.data));
-  const points = variants.flatMap((variant, place) => sizePoints(gpu, false, variant, place, chosen));
-  if (other) points.push(...variants.flatMap((variant, place) => sizePoints(other, true, variant, place, chosen)));
+  const points = variants.flatMap(variant => sizePoints(gpu, false, variant, chosen));
+  if (other) points.push(...variants.flatMap(variant => sizePoints(other, true, variant, chosen)));
   const sizes = ascending(points.map(point => point.n));
   chosen.at = oneOf('at', sizes, [Number(state.n), 4096].find(n => sizes.includes(n)) ?? sizes.at(-1));
   carried = { kernel: state.kernel, ladder: state.ladder, n: state.n };
-  fill('sizes-legend', variants.map((variant, place) => el('li', {},
-    el('span', { class: 'swatch', style: `background: ${colour(variant, place)}` }), labelOf(variant))));
+  fill('sizes-legend', variants.map(variant => el('li', {}, swatch(lookOf(variant, variants)), labelOf(variant))));
   fill('sizes-note', `${gpuText(gpu)}, ${protocol(gpu)}. `,
     'Error bars: range over the processes',
     [gpu, other].some(one => one && isOlder(one)) && '; where there was one process, how far six H100s lay apart', '. ',
-    other && `Hollow squares: ${gpuLabel(other)}. `, leftOutText(gpu),
+    other && `Hollow marks: ${gpuLabel(other)}. `, leftOutText(gpu),
     quantity.key === 'power_w' && `The power limit is ${gpu.power_limit_w} W; NVML can read more over a short window. `,
     'With the chart in focus, the left and right arrow keys read one size after another.');
   await draw('sizes-chart', 'sizes', { rows: points }, {
@@ -317,7 +341,8 @@ function usualKernels(rows, known) {
 }
 
 /** A kernel's points over n. Those of a sweep are joined, but not over a gap. */
-function sizePoints(gpu, isOther, variant, place, { quantity: { key }, data }) {
+function sizePoints(gpu, isOther, variant, { quantity: { key }, data, variants }) {
+  const look = lookOf(variant, variants);
   const measured = gpu.timings.filter(row => row.variant === variant && row.data === data && isNumber(row[key]));
   const first = new Map(measured.toReversed().map(row => [row.n, row])); // the first row of a size is its usual timing
   const rows = [...first.values()].sort((x, y) => x.n - y.n);
@@ -331,8 +356,7 @@ function sizePoints(gpu, isOther, variant, place, { quantity: { key }, data }) {
     return {
       variant, n: row.n, value, low, high, series: `${gpu.id} ${variant} ${run}`, gpu: gpu.model,
       label: labelOf(variant), shown: withQuantity(key, row[key]),
-      range: rangeOf(row, key), colour: colour(variant, place), fill: isOther ? 'var(--paper)' : colour(variant, place),
-      shape: isOther ? 'square' : 'circle',
+      range: rangeOf(row, key), ...look, fill: isOther ? 'var(--paper)' : look.colour,
     };
   });
 }
@@ -400,11 +424,9 @@ views.compare = async () => {
 };
 
 function limiterBars(variant, limit, side) {
-  const bar = unit => [el('span', {}, unit.name), el('span', { class: 'track' }, el('i', {
-    style: `width: ${Math.min(100, unit.percent)}%; background: var(--${side ? 'ours' : 'theirs'})`,
-  })), el('span', {}, `${unit.percent.toFixed(0)}%`)];
+  const bar = unit => barOf(unit.name, unit.percent, 100, `var(--${side ? 'ours' : 'theirs'})`);
   return el('div', {},
-    el('p', {}, `${'AB'[side]}: `, el('strong', {}, labelOf(variant)), `. ${limit?.text ?? 'Not profiled'}.`),
+    el('p', {}, `${'AB'[side]}: `, el('strong', {}, labelOf(variant)), `, ${KERNELS.get(variant).idea}. ${limit?.text ?? 'Not profiled'}.`),
     el('div', { class: 'bars' }, (limit?.units ?? []).filter(unit => unit.percent >= 1).flatMap(bar)));
 }
 
@@ -459,6 +481,8 @@ views.roofline = async () => {
   fill('roofline-note', `${ladder.text}, m = n = k = ${n}, ${gpuText(gpu)}, ${protocol(gpu)}. `,
     'Each arrow is a step of the ladder; a circle is where one starts. ',
     'Bytes of DRAM are those that Nsight Compute counted; the roofs were measured on this GPU. ',
+    points.some(point => KERNELS.get(point.variant).tensor && ['fp32', 'tf32'].includes(ladder.dtype))
+      && 'No roof of TF32 was measured. ',
     state.kernel && !points.some(point => point.variant === state.kernel)
       && `${labelOf(state.kernel)} was not profiled at this size.`);
   fill('roofline-charts', groups.map((worklog, place) => el('div', {},
@@ -468,7 +492,7 @@ views.roofline = async () => {
   const named = variant => el(variant === state.kernel ? 'strong' : 'span', {}, // the one that other views have chosen
     link(labelOf(variant), { view: 'ladder', kernel: variant, n }));
   const rowOf = ({ variant, x, y }) => [
-    [[named(variant)], {}], number(y), number(x),
+    [[named(variant), small(KERNELS.get(variant).idea)], {}], number(y), number(x),
     withUnit(counted(gpu, variant, n).dram_bytes, 'byte'), wordsCell(limiter(gpu, variant, n).text)];
   fill('roofline-table', points.length ? table(['kernel', 'TFLOP/s', 'FLOP per byte', 'DRAM', 'limiter'], points.map(rowOf))
     : empty('Nothing of this ladder was profiled.'));
@@ -512,16 +536,20 @@ views.claims = async () => {
   };
   controls(choice('worklog', 'Worklog', all(worklogs.map(name => [name, groupName(name)])), state.worklog),
     choice('kind', 'Kind', all(kinds.map(kind => [kind, CLAIM_KINDS[kind] ?? kind])), state.kind),
-    choice('verdict', 'Verdict', all(verdicts.map(verdict => [verdict, verdict])), state.verdict),
+    choice('verdict', 'Verdict', [['all', 'all'], ...verdicts.map(verdict => [verdict, verdict])], chosenVerdict()),
     el('label', {}, 'Text', el('input', { type: 'search', id: 'claims-text', value: state.text, oninput: write })));
   list();
 };
 
+/** Claims that do not hold are shown first, unless the hash asks for another verdict or for one claim. */
+const chosenVerdict = () => state.verdict || (state.show ? 'all' : 'does not hold');
+
 function listClaims(claims) {
+  const verdict = chosenVerdict();
   const asked = state.text.toLowerCase();
   const found = claims.filter(claim => (!state.worklog || claim.worklog === state.worklog)
     && (!state.kind || claim.kind === state.kind)
-    && (!state.verdict || claim.gpus.some(result => result.verdict === state.verdict))
+    && (verdict === 'all' || claim.gpus.some(result => result.verdict === verdict))
     && JSON.stringify(claim).toLowerCase().includes(asked));
   const verdictOn = (claim, gpu) => claim.gpus.find(result => ['any', gpu.name].includes(result.gpu))?.verdict ?? 'not measured';
   const counts = gpu => {
@@ -557,7 +585,8 @@ function publishedTable(rows) {
   const asked = state.text.toLowerCase();
   const found = rows.filter(row => (!state.worklog || row.worklog === state.worklog)
     && JSON.stringify(row).toLowerCase().includes(asked));
-  if (!found.length || state.kind || state.verdict) return '';
+  if (!found.length || state.kind || !['', 'all'].includes(state.verdict)) return '';
+  const groups = WORKLOGS.map(worklog => [worklog, found.filter(row => row.worklog === worklog)]).filter(([, rows]) => rows.length);
   const ours = (row, gpu) => {
     const [value, low, high] = row.ours[gpu.name] ?? [];
     const title = isNumber(low) && low !== high ? `${number(low)} to ${number(high)}` : null;
@@ -566,10 +595,12 @@ function publishedTable(rows) {
   const size = row => (row.n ? ` n = ${Number(row.n)}.` : '');
   return [el('h3', {}, "Numbers of the authors' GPUs next to ours"),
     el('p', { class: 'note' }, 'A number of another GPU is neither confirmed nor refuted by ours, so it has no verdict.'),
-    el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': 'Published numbers' },
-      table(['worklog, line', 'number', 'as written', 'their GPU', ...DATA.gpus.map(gpuLabel)], found.map(row => [
-        `${row.worklog}, ${row.line}`, wordsCell(sentence(row.subject), size(row)), row.as_written, row.gpu ?? 'not said',
-        ...DATA.gpus.map(gpu => ours(row, gpu))])))];
+    groups.map(([worklog, rows]) => el('details', { open: found.length <= FEW_CLAIMS },
+      el('summary', {}, el('strong', {}, groupName(worklog)), ` ${rows.length} numbers`),
+      el('div', { class: 'scroll', tabindex: 0, role: 'group', 'aria-label': `Published numbers of ${groupName(worklog)}` },
+        table(['line', 'number', 'as written', 'their GPU', ...DATA.gpus.map(gpuLabel)], rows.map(row => [
+          row.line, wordsCell(sentence(row.subject), size(row)), row.as_written, row.gpu ?? 'not said',
+          ...DATA.gpus.map(gpu => ours(row, gpu))])))))];
 }
 
 // ---- bank pictures ---------------------------------------------------------------------------------------------------

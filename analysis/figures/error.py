@@ -31,7 +31,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     rows = rows.sort_values(["order", "k"], kind="stable")
     panels = [data for data in TITLES if data in set(rows["data"])]
     figure, grid = plt.subplots(
-        1, len(panels), figsize=(style.WIDE, 2.7), sharex=True, sharey=True, squeeze=False
+        1, len(panels), figsize=(style.WIDE, 2.4), sharex=True, sharey=True, squeeze=False
     )
     variants = list(records(rows.drop_duplicates("label")))
     kernels = cycle(style.COLOURS)

@@ -47,7 +47,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     rows = loads(results)
     if rows.empty:
         return style.empty(results, "Issue of loads")
-    figure, (left, right) = plt.subplots(1, 2, figsize=(style.WIDE, 2.5))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(style.WIDE, 2.1))
     look = {
         "x": "bits",
         "hue": "lanes",

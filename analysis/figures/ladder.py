@@ -8,8 +8,10 @@ of the experiment has are left out.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+import matplotlib.pyplot as plt
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -17,12 +19,14 @@ from matplotlib.figure import Figure
 from analysis import ladders
 from analysis.estimates import number
 from analysis.figures import style
+from analysis.numbers import SIZE
 from analysis.results import LIBRARY, Results, records
 from analysis.tables.summary import declared
 from analysis.tables.timings import with_gains
 
 EXPERIMENT = "sgemm_ladder"
 MAX_PANELS = 8
+BEHIND = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}  # a text on a line
 
 
 def rungs(results: Results, experiment: str) -> pd.DataFrame:
@@ -89,23 +93,47 @@ def draw_panel(
     end = 1.02 * max(100.0, 100 * bars["fraction_high"].max())
     axes.set_xlim(0, end * (1.13 if wide else 2.0))
     right: dict[str, Any] = {"ha": "right", "fontsize": style.SMALL}
-    box = {"facecolor": "white", "edgecolor": "none", "pad": 0.3}
     for row in records(bars):
         y = ys[row.variant]
         at = (100 * max(row.fraction, row.fraction_high), y)
-        style.beside(axes, style.percent(row.fraction), at, (3, 0), zorder=3, bbox=box)
+        style.beside(axes, style.percent(row.fraction), at, (3, 0), zorder=3, bbox=BEHIND)
         if wide:
             gain = "" if math.isnan(row.gain) else style.times(row.gain)
             style.in_row(axes, 1.14, y, speeds(row), **right)
-            style.in_row(axes, 1.23, y, gain, **right)
+            style.in_row(axes, 1.22, y, gain, **right)
         else:
             style.in_row(axes, 1.0, y, speeds(row), color=style.GREY, **right)
     if wide:
         first = min(ys.values()) - 1
         style.in_row(axes, 1.14, first, "TFLOP/s of cuBLAS", **right)
-        style.in_row(axes, 1.23, first, "gain", **right)
+        style.in_row(axes, 1.22, first, "gain", **right)
     axes.set_xlabel("% of cuBLAS" if wide else "% of cuBLAS · TFLOP/s of cuBLAS")
     axes.set_xticks([0, 25, 50, 75, 100] if wide else [0, 50, 100])
+
+
+def draw_narrow(results: Results, variants: Sequence[str]) -> Figure:
+    """Return the figure of some rungs of `EXPERIMENT` at n = 4096, for the width of a phone."""
+    rows = rungs(results, EXPERIMENT)
+    rows = rows[rows["variant"].isin(variants) & (rows["n"] == SIZE)]
+    ys, headings = rows_of(rows)
+    colours = ladders.colours(results.variants)
+    figure, axes = plt.subplots(figsize=(style.COLUMN, 0.4 + style.ROW * (max(ys.values()) + 1)))
+    draw_bars(axes, rows, ys, colours)
+    for row in records(rows):
+        gain = "" if math.isnan(row.gain) else f" {style.times(row.gain)}"
+        text, at = style.percent(row.fraction) + gain, (100 * row.fraction_high, ys[row.variant])
+        style.beside(axes, text, at, (3, 0), zorder=3, bbox=BEHIND)
+    style.list_rows(axes, ys.values(), [row.label for row in records(rows)])
+    worklogs = dict(zip(rows["heading"], rows["worklog"], strict=True))
+    for name, y in headings.items():
+        colour = style.darker(colours[worklogs[name]])
+        style.in_row(axes, 0.0, y, f" {name}", color=colour, fontweight="bold")
+    axes.set_ylim(max(ys.values()) + 0.6, -0.6)
+    axes.set(
+        xlim=(0, 168), xticks=[0, 50, 100], xlabel="% of cuBLAS, interleaved; × the rung before"
+    )
+    text = "A bar for each rung, by worklog; cuBLAS is the line at 100%."
+    return style.finish(figure, results, f"{EXPERIMENT}: fraction of cuBLAS", text, f"n = {SIZE}")
 
 
 def speeds(row: Any) -> str:

@@ -39,12 +39,11 @@ def timed(results: Results) -> pd.DataFrame:
 
 
 def draw_clocks(axes: Axes, rows: pd.DataFrame, limit: float | None) -> None:
-    """Draw the SM clock over power, coloured by dtype."""
+    """Draw the SM clock over power, with a colour and a shape for each dtype."""
     look: dict[str, Any] = {"hue": "dtype", "palette": style.DTYPES, "linewidth": 0}
     dtypes = [dtype for dtype in style.DTYPES if dtype in set(rows["dtype"])]
-    sns.scatterplot(
-        rows, x="power_w", y="sm_clock_mhz", hue_order=dtypes, s=8, alpha=0.75, ax=axes, **look
-    )
+    look |= {"hue_order": dtypes, "style": "dtype", "style_order": dtypes, "markers": ["o", "D"]}
+    sns.scatterplot(rows, x="power_w", y="sm_clock_mhz", s=10, alpha=0.75, ax=axes, **look)
     if limit:  # NVML does not tell it on every GPU
         at = (limit, axes.get_ylim()[0])
         style.beside(axes, f"limit {limit:.0f} W", at, (-3, 3), ha="right", va="baseline")
@@ -78,7 +77,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     if rows.empty:
         return style.empty(results, "Power")
     limit = results.machine.power_limit_w
-    figure, (left, right) = plt.subplots(1, 2, figsize=(style.WIDE, 2.7))
+    figure, (left, right) = plt.subplots(1, 2, figsize=(style.WIDE, 2.3))
     draw_clocks(left, rows, limit)
     draw_data(right, rows)
     for axes in (left, right):

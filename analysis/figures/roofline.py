@@ -87,16 +87,16 @@ def draw_roofs(axes: Axes, results: Results, dtype: str, left: float, right: flo
             style.beside(axes, text, (right, value), (-1, 2), ha="right", va="bottom")
 
 
-def draw_panel(axes: Axes, rows: pd.DataFrame, ladder: list[dict[str, Any]], colour: str) -> None:
+def draw_panel(
+    axes: Axes, rows: pd.DataFrame, ladder: list[dict[str, Any]], look: dict[str, str]
+) -> None:
     """The kernels of one ladder with an arrow for each step."""
     at = {row.variant: (row.intensity, row.tflops) for row in records(rows)}
     arrow = {"arrowstyle": "-|>", "mutation_scale": 6, "color": style.GREY, "linewidth": 0.7}
     arrow |= {"shrinkA": 2, "shrinkB": 2}
     for step in ladder:
         axes.annotate("", at[step["variant"]], at[step["over"]], arrowprops=arrow)
-    sns.scatterplot(
-        rows, x="intensity", y="tflops", s=14, color=colour, linewidth=0, zorder=3, ax=axes
-    )
+    sns.scatterplot(rows, x="intensity", y="tflops", s=14, **look, linewidth=0, zorder=3, ax=axes)
     axes.set(xlabel="", ylabel="")
     low, high = np.log10(axes.get_ylim())
     ys = style.apart(list(np.log10(rows["tflops"])), 0.058 * (high - low))
@@ -113,6 +113,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     if rows.empty:
         return style.empty(results, "Rooflines", "Counters and timings at n = 4096 are needed.")
     colours, titles = ladders.colours(results.variants), ladders.titles()
+    markers = ladders.markers(results.variants)
     panels = ladders_of(rows, results.variants)
     figure, grid = style.panels(len(panels), 2, 2.5, 0.3)
     # All panels have the same range of intensities.
@@ -130,7 +131,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         top = 1.7 * max(part["tflops"].max(), *roofs, 1.0)
         axes.set_ylim(min(0.6 * part["tflops"].min(), top / 8), top)
         draw_roofs(axes, results, dtype, left, right)
-        draw_panel(axes, part, ladder, colours[worklog])
+        draw_panel(axes, part, ladder, {"color": colours[worklog], "marker": markers[worklog]})
         axes.set_title(f"{titles[worklog]}, {dtype}")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))

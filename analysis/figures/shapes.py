@@ -90,14 +90,14 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         )
         return style.empty(results, what, experiment=experiment, measured=recorded)
     figure, grid = plt.subplots(
-        1, len(drawn), figsize=(style.WIDE, 3.1), sharey=True, squeeze=False
+        1, len(drawn), figsize=(style.WIDE, 2.8), sharey=True, squeeze=False
     )
     for axes, (draw_panel, rows) in zip(grid.flat, drawn, strict=True):
         draw_panel(axes, rows)
         axes.axhline(100, color=style.INK, linewidth=0.8)
         axes.grid(axis="both")
         sns.move_legend(
-            axes, "upper center", bbox_to_anchor=(0.5, -0.24), title=None, handletextpad=0.4
+            axes, "upper center", bbox_to_anchor=(0.5, -0.3), title=None, handletextpad=0.4
         )
     grid[0][0].set_ylabel("% of cuBLAS")
     title = "Fraction of cuBLAS on problems that are not square"

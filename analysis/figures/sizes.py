@@ -18,7 +18,7 @@ from analysis.results import Results
 from analysis.timings import PROCESSES, SINGLE_PROCESS
 
 EXPERIMENT = "sgemm_sizes"
-PANEL = 2.2  # inches: the height of a panel
+PANEL = 1.5  # inches: the height of a panel
 
 
 def intervals(rows: pd.DataFrame) -> pd.DataFrame:
@@ -47,7 +47,7 @@ def draw_panel(axes: Axes, rows: pd.DataFrame, looks: dict[str, dict[str, str]])
         err_style="bars",
         err_kws={"elinewidth": 1.0, "capsize": 1.5},
         linewidth=0.9,
-        markersize=3.5,
+        markersize=4.2,
         markeredgewidth=0,
         legend=False,
         ax=axes,
@@ -75,7 +75,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         what = f"Sizes of {asked}"
         return style.empty(results, what, experiment=experiment, measured=recorded)
     labels = list(dict.fromkeys(rows["label"]))
-    looks = style.looks(labels)
+    looks = style.looks_of_authors(rows, results.variants)
     panels = list(rows.groupby(["clock_policy", "dtype", "data"], sort=True))
     columns = min(2, len(panels)) if len(labels) <= 2 else 1
     figure, grid = style.panels(len(panels), columns, PANEL + 0.45, 0.4)

@@ -1,7 +1,7 @@
 """Each step of the ladders: how many times as fast it made the kernel, and what became of the
 counter it was meant to move.
 
-Steps are in the order of the ladders. The colour says whether the counters moved as the worklog's
+Steps are in the order of the ladders. Colour and shape say whether the counters moved as the worklog's
 idea says.
 """
 
@@ -21,12 +21,13 @@ from analysis.figures import style
 from analysis.results import Results, records
 from analysis.tables.steps import steps_table
 
+# A colour and a marker for what came of the counters of a step
 OUTCOMES = {
-    "as meant": style.BLUE,
-    "in part": style.ORANGE,
-    "hardly": style.GREY,
-    "the other way": style.RED,
-    "unknown": style.PALE,
+    "as meant": (style.BLUE, "o"),
+    "in part": (style.ORANGE, "D"),
+    "hardly": (style.GREY, "s"),
+    "the other way": (style.RED, "X"),
+    "unknown": (style.PALE, "."),
 }
 
 
@@ -79,8 +80,10 @@ def draw_step(axes: Axes, row: Any, y: float) -> None:
     ends = [max(row.speedup_low, LOW), row.speedup_high]
     axes.plot(ends, [y, y], color=style.INK, linewidth=0.9)
     x = min(max(row.speedup, LOW), HIGH)
-    marker = "o" if x == row.speedup else "<" if x == LOW else ">"
-    axes.plot(x, y, marker, color=OUTCOMES[row.outcome], markersize=4.5, clip_on=False)
+    colour, marker = OUTCOMES[row.outcome]
+    if x != row.speedup:
+        marker = "<" if x == LOW else ">"
+    axes.plot(x, y, marker, color=colour, markersize=4.5, clip_on=False)
 
 
 def draw(results: Results, experiment: str | None = None) -> Figure:
@@ -102,7 +105,7 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
         for row in records(group):
             draw_step(axes, row, y)
             text.text(0.0, y, style.times(row.speedup), va="center")
-            text.text(0.14, y, row.words, va="center", color=style.darker(OUTCOMES[row.outcome]))
+            text.text(0.14, y, row.words, va="center", color=style.darker(OUTCOMES[row.outcome][0]))
             labels[y] = row.label
             y += 1
     # The axis is of factors, so that halves and doubles lie alike.
@@ -119,14 +122,14 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     text.set_xlim(0, 1)
     text.set_title("counters that were meant to move")
     handles = [
-        Line2D([], [], marker="o", linestyle="", markersize=4.5, color=colour, label=word)
-        for word, colour in OUTCOMES.items()
+        Line2D([], [], marker=marker, linestyle="", markersize=4.5, color=colour, label=word)
+        for word, (colour, marker) in OUTCOMES.items()
         if word in set(steps["outcome"])
     ]
     look: dict[str, Any] = {"title": "counters moved", "title_fontsize": style.SMALL}
     look |= {"loc": "outside upper left", "alignment": "left", "handletextpad": 0.1}
     figure.legend(handles=handles, ncols=len(handles), **look)
     title = "Steps of the ladders: speedup and counters"
-    description = "A dot for each step, coloured by its counters."
+    description = "A mark for each step, by what its counters did."
     fact = "n = 4096, interleaved"
     return style.finish(figure, results, title, description, fact)

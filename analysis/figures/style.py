@@ -23,6 +23,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt
+import numpy as np
 import pandas as pd
 import seaborn as sns
 from matplotlib.axes import Axes
@@ -96,6 +97,24 @@ def looks(names: Iterable[str]) -> dict[str, dict[str, str]]:
         "palette": dict(zip(names, cycle(COLOURS), strict=False)),
         "markers": dict(zip(names, cycle(MARKERS), strict=False)),
     }
+
+
+def looks_of_authors(rows: pd.DataFrame, variants: pd.DataFrame) -> dict[str, dict[str, str]]:
+    """Return a colour and a marker for each label: those of its ladder, with a darker colour for
+    each further kernel of one ladder.
+
+    rows: with label and worklog; variants: the catalogue.
+    """
+    colours, markers = ladders.colours(variants), ladders.markers(variants)
+    kernels = rows.drop_duplicates("label")[["label", "worklog"]]
+    looks: dict[str, dict[str, str]] = {"palette": {}, "markers": {}}
+    for name, labels in kernels.groupby("worklog", sort=False)["label"]:
+        worklog = str(name)
+        red, green, blue = to_rgb(colours[worklog])
+        for label, shade in zip(labels, np.linspace(1, 0.4, len(labels)), strict=True):
+            looks["palette"][label] = to_hex((shade * red, shade * green, shade * blue))
+            looks["markers"][label] = markers[worklog]
+    return looks
 
 
 def darker(colour: str) -> str:

@@ -544,7 +544,7 @@ def of_cases(
         "beta is not 0": lambda p: p.beta != 0,
         "beta is 0": lambda p: p.beta == 0,
         "alpha is not 1": lambda p: p.alpha != 1,
-        "alpha is not 0": lambda p: p.alpha != 0,
+        "A * B is computed (alpha is not 0)": lambda p: p.alpha != 0,
         "lda is more than k": lambda p: p.lda > p.k,
         "ldb is more than n": lambda p: p.b_layout == "row" and p.ldb > p.n,
         "ldb is more than k": lambda p: p.b_layout == "column" and p.ldb > p.k,

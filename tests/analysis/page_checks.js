@@ -33,3 +33,14 @@ function small() {
     return element.checkVisibility() && target.getBoundingClientRect().height < 24;
   }).map(element => element.outerHTML.slice(0, 80));
 }
+
+// Of every chart: pairs of texts that overlap
+function overlapping() {
+  return [...document.querySelectorAll('.chart svg')].flatMap(svg => {
+    const texts = [...svg.querySelectorAll('.mark-text text')].filter(text => text.textContent.trim());
+    const boxes = texts.map(text => text.getBoundingClientRect());
+    const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3;
+    return texts.flatMap((text, i) => texts.slice(0, i).filter((_, j) => meet(boxes[i], boxes[j]))
+      .map(other => `${text.textContent} over ${other.textContent}`));
+  });
+}

@@ -173,3 +173,5 @@ def test_the_command_lists_some_and_refuses_an_unknown_one(
     assert "does not hold any   least" in done.stdout and "h200" not in done.stdout
     done = run_module("analysis", "claims", *given, "--only", "sgemm_cu/texld")
     assert_one_line(done, "unknown claim 'sgemm_cu/texld'")
+    done = run_module("analysis", "claims", "--analytic", "none.csv")
+    assert_one_line(done, "none.csv: no such file; made by: snakemake --cores 1 claims")

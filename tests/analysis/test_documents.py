@@ -46,6 +46,9 @@ def test_each_finding_is_stated_once_and_has_text_for_each_case(made: Path, copi
     """
     path = copied / "tables" / "findings.json"
     found, text = json.loads(path.read_text()), text_of(made / "paper.pdf")
+    pay = next(finding["numbers"] for finding in found if finding["name"] == "steps_pay")
+    counted = f"Of{pay['as_meant'] + pay['others']}steps{pay['as_meant']}moved"
+    assert counted in text and f"{pay['faster']}ofthesebecamemorethan2%faster" in text
     for finding in found:
         assert text.count(re.sub(r"[\s`-]", "", finding["title"])) == 1, finding["title"]
     for change in ({"holds": False}, {"holds": None, "numbers": {}, "rows": []}):

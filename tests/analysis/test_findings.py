@@ -122,7 +122,7 @@ def wrong_predictions(rows: pd.DataFrame) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("name", "table", "change", "holds", "words"),
     [
-        ("hopper_level", "timings", scaled(1.0, *STOREK, spread=0.05), None, "within noise"),
+        ("hopper_level", "timings", scaled(1.0, *STOREK, spread=0.05), None, "% behind"),
         ("hopper_level", "timings", scaled(0.9, *STOREK, spread=0.01), False, "fall short"),
         (
             "hopper_level",

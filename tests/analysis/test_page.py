@@ -45,7 +45,10 @@ class Shown:
         return self.drawn()
 
     def drawn(self) -> Shown:
-        self.until(lambda: self.script("return document.body.dataset.ready"))
+        """Wait until the view in the hash is drawn, not the one before it."""
+        wanted = self.state.get("view", "ladder")
+        views = (wanted,) if wanted in VIEWS else VIEWS
+        self.until(lambda: self.script("return document.body.dataset.ready") in views)
         return self
 
     def script(self, text: str) -> Any:
@@ -96,6 +99,8 @@ def test_it_opens_on_the_ladder_with_the_fractions_and_gains_of_the_timings(
     groups = [title.text.split("\n")[0] for title in shown.all("#ladder-rungs h3")]
     assert groups[:2] == ["Simon Boehm", "Vinay Jumani, profiling"]
     assert groups[-2:] == ["This project", "Libraries"]
+    article = shown.one("#ladder-rungs h3 a").get_attribute("href")
+    assert article == "https://siboehm.com/articles/22/CUDA-MMM"
     rows = h100.squares
     rows = rows[(rows["experiment"] == "sgemm_ladder") & (rows["dtype"] == "fp32")]
     assert len(shown.all("a.rung")) == len(rows) > 20
@@ -281,6 +286,12 @@ def test_each_step_has_its_gain_and_the_counters_that_it_was_meant_to_move(shown
     )
 
 
+@pytest.mark.parametrize("ladder", ["sgemm_ladder.fp32", "hopper_ladder.bf16", "hgemm_ladder.bf16"])
+def test_the_names_in_a_roofline_do_not_overlap(ladder: str, shown: Shown) -> None:
+    shown.open(view="roofline", ladder=ladder)
+    assert shown.script(f"{CHECKS} return overlapping()") == []
+
+
 def test_no_id_occurs_twice_and_each_further_wavefront_is_seen(shown: Shown) -> None:
     for view in VIEWS:
         shown.open(view=view)
@@ -308,7 +319,11 @@ def test_each_view_fits_a_phone_stands_out_from_its_background_and_names_the_old
 
 
 def test_claims_are_filtered_and_their_text_is_never_html(shown: Shown) -> None:
-    shown.open(view="claims")
+    select = Select(shown.open(view="claims").one("#claims-verdict"))
+    assert select.first_selected_option.text == "does not hold"
+    groups = shown.all("#claims-list details")
+    assert groups and not any(group.get_attribute("open") for group in groups)
+    shown.open(view="claims", verdict="all")
     shown.one("#claims-text").send_keys("planted")
     shown.until(lambda: shown.text("#claims-count").startswith("1 of"))
     (card,) = shown.all("#claims-list article")
@@ -322,6 +337,7 @@ def test_a_finding_leads_to_what_shows_it(shown: Shown) -> None:
     shown.open(view="findings")
     card = shown.text("#finding-conflicts_moved")
     assert "✓ holds" in card and "at_tiling" in card and "`" not in card
+    assert "at_swizzle_stores\n71%" in card  # its bar
     assert "± not decided" in shown.text("#finding-hopper_level")
     shown.one("#finding-conflicts_moved a").click()
     shown.until(lambda: shown.state.get("a") == "sgemm_at_tiling")
@@ -329,3 +345,6 @@ def test_a_finding_leads_to_what_shows_it(shown: Shown) -> None:
     table = shown.text("#compare-table")
     assert table.index("Limiter") < table.index("Timing") and "252 M" in table and "×4.80" in table
     assert shown.all("#compare-a optgroup[label='WingEdge777, SGEMM, fp32']")
+    shown.open(view="findings")
+    for link in [card.get_attribute("href") for card in shown.all("#findings-list a")]:
+        assert shown.open(**dict(parse_qsl(link.partition("#")[2]))).text("#unknown") == "", link

@@ -26,7 +26,8 @@ from helpers import (
 )
 from trees import GPU, OF_SOME, SOME, Tree, jobs
 
-from analysis.figures import style
+from analysis import readme
+from analysis.results import Results
 from contracts.rows import Checks, Counters, Resources, Toolchain
 from experiments import declarations
 from experiments.stages import toolchain
@@ -93,9 +94,11 @@ def test_the_readme_s_pictures_are_what_the_archive_draws(
     options = ("--results", archive, "--catalogue", variants_csv, "--out", tmp_path)
     drawn = run_module("analysis", "draw", *options, "ladder:sgemm_ladder")
     assert drawn.returncode == 0, drawn.stderr
-    picture = (tmp_path / "ladder_sgemm_ladder.svg").read_text()
-    assert (ROOT / "docs" / "ladder-light.svg").read_text() == picture
-    assert (ROOT / "docs" / "ladder-dark.svg").read_text() == style.on_dark(picture)
+    results = Results(archive, variants_csv)
+    pictures = readme.pictures(results, tmp_path / "ladder_sgemm_ladder.svg")
+    assert set(pictures) == {path.name for path in (ROOT / "docs").glob("*.svg")}
+    for name, svg in pictures.items():
+        assert (ROOT / "docs" / name).read_text() == svg, name
 
 
 def test_two_variants_are_compared_and_printed_every_time(own: Tree) -> None:
@@ -234,6 +237,7 @@ def test_a_store_of_another_gpu_model_is_one_line(own: Tree) -> None:
         ("all --config nvcc=/no/such/nvcc", ["nvcc", "/no/such/nvcc"]),
         ("all --config nvcc=/bin/false", ["/bin/false"]),
         ("sgemm_laddr", ["'sgemm_laddr'", "sgemm_ladder"]),
+        ("results/figures/step.svg", ["step.svg'", "nearest: results/figures/steps.svg"]),
         ("sanitize", ["sanitize", "GPU"]),
     ],
 )

@@ -124,3 +124,9 @@ wildcard_constraints:
     slice="[0-9]+of[0-9]+",
     clock_policy="boost|locked",
     scope="(/only/[a-z0-9_]+)?",
+
+
+def reported(path, category, what, caption=None, **options):
+    """An output that the report shows as `what`, with its caption of workflow/report/."""
+    text = f"../report/{caption or Path(path).stem}.rst"
+    return report(path, category=category, caption=text, labels={"what": what}, **options)

@@ -44,10 +44,12 @@ rule figures_of_timings:
         DRAWING_CODE,
         "results/variants.csv",
     output:
-        report("results/figures/fractions.svg", category="Speed", caption="../report/fractions.rst"),
-        report("results/figures/sizes.svg", category="Speed", caption="../report/sizes.rst"),
-        report("results/figures/shapes.svg", category="Speed", caption="../report/shapes.rst"),
-        report("results/figures/power.svg", category="Speed", caption="../report/power.rst"),
+        reported(
+            "results/figures/fractions.svg", "Speed", "Three definitions of the fraction of cuBLAS"
+        ),
+        reported("results/figures/sizes.svg", "Speed", "fp32 over sizes"),
+        reported("results/figures/shapes.svg", "Speed", "Problems that are not square"),
+        reported("results/figures/power.svg", "Speed", "Power, clock and data"),
         expand(
             "results/figures/{name}.pdf",
             name=["fractions", "sizes", "shapes", "power"],
@@ -69,15 +71,11 @@ rule figures_of_counters:
         DRAWING_CODE,
         "results/variants.csv",
     output:
-        report("results/figures/steps.svg", category="Counters", caption="../report/steps.rst"),
-        report("results/figures/stalls.svg", category="Counters", caption="../report/stalls.rst"),
-        report(
-            "results/figures/roofline.svg", category="Counters", caption="../report/roofline.rst"
-        ),
-        report("results/figures/bounds.svg", category="Counters", caption="../report/bounds.rst"),
-        report(
-            "results/figures/emulator.svg", category="Counters", caption="../report/emulator.rst"
-        ),
+        reported("results/figures/steps.svg", "Counters", "Each step: gain and counters"),
+        reported("results/figures/stalls.svg", "Counters", "What warps wait for"),
+        reported("results/figures/roofline.svg", "Counters", "Rooflines"),
+        reported("results/figures/bounds.svg", "Counters", "Minimum cycles of each unit"),
+        reported("results/figures/emulator.svg", "Counters", "The emulator beside Nsight Compute"),
         expand(
             "results/figures/{name}.pdf",
             name=["steps", "stalls", "roofline", "bounds", "emulator"],
@@ -97,9 +95,9 @@ rule figures_of_studies:
         DRAWING_CODE,
         "results/variants.csv",
     output:
-        report("results/figures/error.svg", category="Studies", caption="../report/error.rst"),
-        report("results/figures/issue.svg", category="Studies", caption="../report/issue.rst"),
-        report("results/figures/tiles.svg", category="Studies", caption="../report/tiles.rst"),
+        reported("results/figures/error.svg", "Studies", "Rounding errors over k"),
+        reported("results/figures/issue.svg", "Studies", "Issue cycles of shared loads"),
+        reported("results/figures/tiles.svg", "Studies", "Speed of each tile"),
         expand("results/figures/{name}.pdf", name=["error", "issue", "tiles"]),
     log:
         "results/logs/figures/studies.log",
@@ -112,6 +110,12 @@ rule figures_of_studies:
 # Figures of an experiment: of its squares a ladder, or a figure over sizes where there are many; of other shapes; and its counters.
 # While measuring, each is drawn of its experiment's own tables, and so by itself; else one process draws all of a kind.
 MANY_SIZES = 8
+FIGURE_KINDS = {
+    "ladder": "Fraction of cuBLAS of each kernel",
+    "sizes": "Fraction of cuBLAS over sizes",
+    "shapes": "Fraction of cuBLAS by shape",
+    "counters": "Counters of each kernel",
+}
 EXPERIMENT_FIGURES = {}
 for _name, _experiment in PLAN.experiments.items():
     _sizes = {problem.n for problem in _experiment.problems if problem.m == problem.n == problem.k}
@@ -159,11 +163,12 @@ for (_folder, _kind), _names in EXPERIMENT_FIGURES.items():
             "results/variants.csv",
         output:
             [
-                report(
+                reported(
                     f"results/figures/{_kind}_{name}.svg",
-                    category="Experiments",
+                    "Experiments",
+                    FIGURE_KINDS[_kind],
+                    caption=_kind,
                     subcategory=PLAN.experiments[name].title,
-                    caption=f"../report/{_kind}.rst",
                 )
                 for name in _names
             ],

@@ -11,22 +11,26 @@ rule report_tables:
         sorted(path.as_posix() for path in Path("paper/worklogs").glob("*/published.csv")),
         "results/variants.csv",
     output:
-        report("results/tables/timings.csv", category="Tables", caption="../report/timings.rst"),
-        report(
-            "results/tables/llm_shapes.csv", category="Tables", caption="../report/llm_shapes.rst"
-        ),
-        report("results/tables/kernels.csv", category="Tables", caption="../report/kernels.rst"),
-        report("results/tables/steps.csv", category="Tables", caption="../report/steps.rst"),
-        report(
+        reported("results/tables/timings.csv", "Tables", "Every timing"),
+        reported("results/tables/llm_shapes.csv", "Tables", "Layers of language models"),
+        reported("results/tables/kernels.csv", "Tables", "Kernels, builds and checks"),
+        reported("results/tables/steps.csv", "Tables", "Each step with its counters"),
+        reported(
             "results/tables/counters.csv",
-            category="Tables",
-            caption="../report/counters_table.rst",
+            "Tables",
+            "Counters of each kernel",
+            caption="counters_table",
         ),
-        report("results/tables/emulator.csv", category="Tables", caption="../report/emulator.rst"),
-        report("results/tables/published.csv", category="Tables", caption="../report/published.rst"),
-        report("results/tables/gpus.csv", category="Tables", caption="../report/gpus.rst"),
-        report("results/tables/spread.csv", category="Tables", caption="../report/gpus.rst"),
-        report("results/tables/coverage.csv", category="Tables", caption="../report/coverage.rst"),
+        reported("results/tables/emulator.csv", "Tables", "Predicted and measured counters"),
+        reported("results/tables/published.csv", "Tables", "Published numbers beside ours"),
+        reported("results/tables/gpus.csv", "Tables", "GPUs compared"),
+        reported(
+            "results/tables/spread.csv",
+            "Tables",
+            "Spread between GPUs of one model",
+            caption="gpus",
+        ),
+        reported("results/tables/coverage.csv", "Tables", "What was measured and what left out"),
         "results/tables/summary.json",
     log:
         "results/logs/tables.log",
@@ -53,7 +57,7 @@ rule claims_table:
         "results/variants.csv",
         "results/analytic.csv",
     output:
-        report("results/tables/claims.csv", category="Tables", caption="../report/claims.rst"),
+        reported("results/tables/claims.csv", "Tables", "Claims and verdicts"),
     log:
         "results/logs/claims_table.log",
     params:
@@ -131,8 +135,9 @@ rule paper_pdf:
         rules.figures_of_counters.output,
         rules.figures_of_studies.output,
         figures_of_kind("sizes"),
+        figures_of_kind("counters"),
     output:
-        report("results/paper.pdf", category="Paper", caption="../report/paper.rst"),
+        reported("results/paper.pdf", "Paper", "Paper"),
         # The report links to it, for it would be a third of the report.
         "results/supplement.pdf",
     log:
@@ -168,6 +173,23 @@ rule explorer_html:
         " --figures results/figures --out {output} 2>&1 | tee {log}"
 
 
+# What .github/workflows/pages.yml publishes.
+rule site:
+    """Explorer, paper and supplement with a first page, into results/site, every link checked."""
+    input:
+        "analysis/site.py",
+        "results/explorer.html",
+        "results/paper.pdf",
+        "results/supplement.pdf",
+    output:
+        "results/site/index.html",
+    log:
+        "results/logs/site.log",
+    localrule: True
+    shell:
+        "python -m analysis site --results results --out results/site 2>&1 | tee {log}"
+
+
 # Two variants side by side: their counters or, where there are none, the emulator's predictions.
 if PLAN.compared:
     _pair = PLAN.compared.variants
@@ -182,7 +204,7 @@ if PLAN.compared:
             CODE,
             "results/variants.csv",
         output:
-            report(f"{COMPARED}.csv", category="Tables", caption="../report/compare.rst"),
+            reported(f"{COMPARED}.csv", "Tables", "Two variants side by side", caption="compare"),
             f"{COMPARED}.txt",
         log:
             "results/logs/compared.log",

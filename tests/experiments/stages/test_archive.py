@@ -13,7 +13,7 @@ import pytest
 from helpers import ARCHIVE, assert_one_line, dict_rows, run_module
 
 from contracts import REHEARSAL, write_rows
-from contracts.rows import TABLES, Checks, Counters, ErrorOverK
+from contracts.rows import TABLES, Checks, Counters, ErrorOverK, Sanitizer
 from experiments.stages import archive as stage
 
 MEASURED = ["checks.csv", "counters.csv", "resources.csv", "samples.parquet", "windows.csv"]
@@ -210,6 +210,17 @@ def whole(tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def test_an_archive_of_one_run_is_whole(whole: Path) -> None:
     assert stage.find_faults(whole) == [] and stage.check(whole) == 0
+
+
+def test_an_older_sanitizer_table_is_remarked_and_keeps_no_archive_from_being_whole(
+    whole: Path,
+) -> None:
+    first, *others = dict_rows(whole / "sanitizer.csv", Sanitizer)
+    write_rows(whole / "sanitizer.csv", Sanitizer, [first | {"code_hash": "old"}, *others])
+    change_origin(whole, "sanitizer.csv")
+    change_origin(whole, "sanitizer.csv", commit="b" * 40)
+    assert stage.find_faults(whole) == []
+    assert any("sanitizer.csv is of commit bbbbbbbbbbbb" in line for line in stage.since(whole))
 
 
 @pytest.mark.parametrize(

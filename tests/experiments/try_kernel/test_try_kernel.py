@@ -150,7 +150,8 @@ def test_a_wrong_kernel_is_explained(out: Path, tmp_path: Path) -> None:
     assert re.search(f"stored by all threads in every block at {called}", text)
     assert "; C[0, 0] by thread 0 of block (0, 0)" in text
     assert "they lack k = 0 to 31 of 112" in text
-    assert text.count("FAILED") == 2 and "it fails where alpha is not 0, and nowhere else" in text
+    assert text.count("FAILED") == 2
+    assert "it fails where A * B is computed (alpha is not 0), and nowhere else" in text
     lines = done.stdout.splitlines()
     assert len(lines) <= screen.ROWS and any("FAILED" in line for line in lines[-12:])
 
