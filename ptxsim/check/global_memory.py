@@ -31,6 +31,7 @@ from .flags import BLOCK, Flags, scope_of
 from .maps import TensorMaps
 from .order import ASYNC, WARP, Order
 from .races import HALF, LOW, PLAIN, SWAP, Shadow, is_strong, same_values, strength
+from .volatile import Uses, VolatileAccesses
 
 # A bulk store has this time until its thread has waited for it.
 UNFINISHED = (1 << 31) - 1
@@ -97,9 +98,10 @@ class GlobalMemory(Shadow):
         flags: Flags,
         pcs: set[int],
         unwritten: list[tuple[int, int]],
+        volatile: Uses | None,
     ) -> None:
         """`pcs`: the instructions that are watched; `unwritten`: buffers that nobody has written,
-        as offsets into the arena, from and to."""
+        as offsets into the arena, from and to; `volatile`: see volatile.py."""
         self.races = machine.launch.checks.global_races
         code = machine.program.code
         size, total = _smallest(code, pcs), len(machine.launch.arena.data)
@@ -117,6 +119,12 @@ class GlobalMemory(Shadow):
         # `issued` holds, by event, the time at which a bulk store under way was issued.
         self.issued: dict[int, int] = {}
         self.maps = TensorMaps(machine, order, self._stored_map)
+        self.volatile = VolatileAccesses(self, volatile) if volatile and self.races else None
+
+    def finish(self) -> None:
+        """End the launch."""
+        if self.volatile is not None:
+            self.volatile.finish()
 
     def touch(
         self, access: Access, width: int, instruction: Instruction, kind: str, bulk: bool = False
@@ -151,6 +159,12 @@ class GlobalMemory(Shadow):
                 if writing:
                     self.unwritten[g] = False
             if self.races:
+                if self.volatile is not None and strong != PLAIN and not bulk:
+                    old = self.writes.take(g)
+                    if writing:
+                        self.volatile.write(g, lanes, old, access, instruction)
+                    else:
+                        self.volatile.read(g, lanes, old, instruction)
                 if writing:
                     self._write(g, lanes, strong, access, instruction, bulk)
                 else:
@@ -179,14 +193,7 @@ class GlobalMemory(Shadow):
         who = (old >> HALF) - 1
         bad = (old != 0) & (who != self.machine.state.thread_numbers.take(lanes))
         if strong != PLAIN:
-            atomic = self._atomic(old, lanes, instruction)
-            if "volatile" in instruction.modifiers and bad.any():
-                warps = self.machine.state.thread_numbers.take(lanes) // WARP
-                meeting = (bad & atomic & (who // WARP == warps)).nonzero()[0]
-                times = self.times[old[meeting] & LOW]
-                if not self.order.before_across(lanes[meeting], who[meeting], times).all():
-                    self.note_volatile(instruction, "global")
-            bad &= ~atomic
+            bad &= ~self._atomic(old, lanes, instruction)
         indices = bad.nonzero()[0]
         if not len(indices):
             return indices

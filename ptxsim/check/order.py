@@ -426,8 +426,12 @@ class Order:
         for block in distinct(
             self.state.thread_numbers[lanes[seen & ~good]] // self.state.padded
         ).tolist():
-            self.note_relaxed(self.relaxed.get(block) or next(iter(self.relaxed.values())))
+            self.note_relaxed(self.relaxed_read(block))
         good |= seen
+
+    def relaxed_read(self, block: int) -> Instruction:
+        """Return the relaxed read by which a block of the grid learnt something last."""
+        return self.relaxed.get(block) or next(iter(self.relaxed.values()))
 
     def before_warp(self, lanes: np.ndarray, warp: int, times: np.ndarray) -> np.ndarray:
         """Return whether what all threads of a warp of the cluster did up to a time is known to
@@ -445,6 +449,15 @@ class Order:
         self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int = GENERIC
     ) -> np.ndarray:
         """Return the same as `before` for threads given by their numbers in the grid."""
+        good = self.across(lanes, threads, times, plane)
+        if self.relaxed and plane == GENERIC and not good.all():
+            self._rely(good, lanes, self.across(lanes, threads, times, RELAXED))
+        return good
+
+    def across(
+        self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int = GENERIC
+    ) -> np.ndarray:
+        """Return the same as `before_across`, without regard to relaxed reads, and notes on them."""
         others = self.lanes_of(threads)
         near = (others >= 0) & (others // self.threads == lanes // self.threads)
         if near.all():
@@ -455,8 +468,6 @@ class Order:
         if self.far and not good.all():
             indices = (~good).nonzero()[0]
             good[indices] = self._far(lanes[indices], threads[indices], times[indices], plane)
-        if self.relaxed and plane == GENERIC and not good.all():
-            self._rely(good, lanes, self.before_across(lanes, threads, times, RELAXED))
         return good
 
     def near(

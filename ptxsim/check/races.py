@@ -124,7 +124,7 @@ class Shadow:
     def __init__(self, machine: Batch, order: Order, flags: Flags, size: int, total: int) -> None:
         """`size`: bytes of a granule; `total`: of the memory."""
         self.machine, self.order, self.flags = machine, order, flags
-        order.note_relaxed = self._note_relaxed
+        order.note_relaxed = lambda read: machine.diag.note(self.relaxed_note(read))
         self.size, self.shift = size, SHIFT[size]
         self.writes = zeros(total >> self.shift, np.int64)
         # The first event belongs to no thread.
@@ -142,9 +142,10 @@ class Shadow:
                 "lanes of a warp do not run in lockstep: add __syncwarp(), or __syncthreads() between warps"
             )
 
-    def _note_relaxed(self, read: Instruction) -> None:
+    def relaxed_note(self, read: Instruction) -> str:
+        """Return a note on a relaxed read that no fence follows."""
         where, block = self.machine.diag.where(read), "_block" * ("shared" in read.modifiers)
-        self.machine.diag.note(
+        return (
             f"{where}: this read is relaxed, as volatile reads and atomics are, and what another thread wrote is used "
             f"without a fence between: add __threadfence{block}() after it, or read by cuda::memory_order_acquire"
         )

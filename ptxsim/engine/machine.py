@@ -18,6 +18,7 @@ from ..check.flags import Flags
 from ..check.global_memory import GlobalMemory, watched
 from ..check.order import Order
 from ..check.shared_memory import SharedMemory
+from ..check.volatile import uses_of_reads
 from ..check.waits import swaps, unseen, waits
 from ..check.wraps import Wraps
 from ..instructions import registry
@@ -100,6 +101,7 @@ class Machine:
         self.watched: set[int] = set()
         self.unseen, self.swaps = unseen(program), swaps(self.operands, program)
         self.waits = waits(self.operands, program, self.scheduler.polls, self.scheduler.rounds)
+        self.volatile = uses_of_reads(program, self.scheduler.poll_pcs)
 
     def prepare(self, launch: LaunchConfig) -> None:
         """Begin a launch."""
@@ -123,7 +125,9 @@ class Machine:
         self.order = order = Order(self.state)
         self.flags = Flags(order, self.waits, self.unseen, self.swaps)
         self.global_memory = (
-            GlobalMemory(self, order, self.flags, self.watched, spans) if self.watched else None
+            GlobalMemory(self, order, self.flags, self.watched, spans, self.volatile)
+            if self.watched
+            else None
         )
 
     def run_batch(self, blocks: np.ndarray, limits: Limits, observers: Sequence[Observer]) -> None:
@@ -143,6 +147,8 @@ class Machine:
 
     def release(self) -> None:
         """Let go of the memory of a launch."""
+        if self.global_memory is not None:
+            self.global_memory.finish()
         for held in (self.state, self.memory, self.calls):
             held.release()
         self.wraps.clear()
