@@ -27,9 +27,9 @@ from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins, access_bytes, named_spaces
 from ..ptx.syntax import Instruction, Variable
 from .defined import gives_only, of_granules
-from .flags import BLOCK, Flags, scope_of
+from .flags import Flags, scope_of
 from .maps import TensorMaps
-from .order import ASYNC, WARP, Order
+from .order import ASYNC, BLOCK, GRID, WARP, Order
 from .races import HALF, LOW, PLAIN, SWAP, Shadow, is_strong, same_values, strength
 from .volatile import Uses, VolatileAccesses
 
@@ -204,7 +204,7 @@ class GlobalMemory(Shadow):
         """Return whether a strong access does not race with these writes or reads, as they are
         strong."""
         blocks = self.machine.state.thread_numbers.take(lanes) // self.padded
-        return self.atomic(old & LOW, self._block_of(old) != blocks, instruction)
+        return self.atomic(old & LOW, self.order.apart(blocks, self._block_of(old)), instruction)
 
     # bulk stores
 
@@ -349,7 +349,7 @@ class GlobalMemory(Shadow):
         event = self._bulk_event(instruction, strong) if bulk else self.event(instruction, strong)
         new = (self.machine.state.thread_numbers.take(lanes) + 1 << HALF) | event
         self.writes[g] = new
-        if strong == PLAIN or scope_of(instruction) == BLOCK:
+        if strong == PLAIN or scope_of(instruction) != GRID:
             after = self.writes.take(g)
             if np.count_nonzero(after != new):
                 self._meet(
@@ -370,9 +370,12 @@ class GlobalMemory(Shadow):
         store the same."""
         threads = self.machine.state.thread_numbers.take(lanes)
         apart = indices[(after[indices] >> HALF) - 1 - threads[indices] != 0]
-        same_block = (((after[apart] >> HALF) - 1) // self.padded) == threads[apart] // self.padded
+        blocks = threads[apart] // self.padded
+        scopes = self.order.apart(blocks, self._block_of(after[apart]))
+        same_block = scopes == BLOCK
         if strong != PLAIN:
-            apart, same_block = apart[~same_block], same_block[~same_block]
+            outside = scopes > scope_of(instruction)
+            apart, same_block = apart[outside], same_block[outside]
         if not len(apart):
             # All belong to one bulk copy, or to one block.
             return
@@ -420,7 +423,7 @@ class GlobalMemory(Shadow):
                 self._require_proxy_fence(old, lanes, access, instruction)
             elif "nc" in instruction.modifiers:
                 self._read_only(old, lanes, instruction, "ld.global.nc")
-        if strong != PLAIN and scope_of(instruction) != BLOCK:
+        if strong != PLAIN and scope_of(instruction) == GRID:
             return
         event = self.event(instruction, strong)
         threads = self.machine.state.thread_numbers.take(lanes)
@@ -484,9 +487,12 @@ class GlobalMemory(Shadow):
         if same:
             between = "without a barrier between"
         elif self.strengths[other & LOW] != PLAIN and is_strong(instruction):
+            scope = min(self.scopes[other & LOW], scope_of(instruction))
+            name, others = ("block", "blocks") if scope == BLOCK else ("cluster", "clusters")
             between = (
-                "and one of the two is of block scope (.cta): it takes device scope to order blocks"
+                f"and one of the two is of {name} scope (.{'cta' if scope == BLOCK else name}): "
             )
+            between += f"it takes device scope to order {others}"
         did = did.removesuffix("s") if who == MANY else did
         verb = (
             "reads"

@@ -146,8 +146,8 @@ class VolatileAccesses:
         who, events = (old >> HALF) - 1, old & LOW
         others = ((old != 0) & (who != threads)).nonzero()[0]
         others = others[self._counts(how, events[others], instruction)]
-        elsewhere = who[others] // padded != threads[others] // padded
-        others = others[shadow.atomic(events[others], elsewhere, instruction)]
+        apart = order.apart(threads[others] // padded, who[others] // padded)
+        others = others[shadow.atomic(events[others], apart, instruction)]
         near = who[others] // WARP == threads[others] // WARP
         if how == "reads" and instruction.pc not in self.uses.data:
             others, near = others[near], near[near]

@@ -102,6 +102,10 @@ class Machine:
         self.unseen, self.swaps = unseen(program), swaps(self.operands, program)
         self.waits = waits(self.operands, program, self.scheduler.polls, self.scheduler.rounds)
         self.volatile = uses_of_reads(program, self.scheduler.poll_pcs)
+        self.cluster_fences = any(
+            i.opcode == "fence" and "cluster" in i.modifiers and "mbarrier_init" not in i.modifiers
+            for i in program.code
+        )
 
     def prepare(self, launch: LaunchConfig) -> None:
         """Begin a launch."""
@@ -122,7 +126,7 @@ class Machine:
             homes = {launch.homes.get(start, start) for start, _ in unwritten}
             self.watched = watched(self.program, self.origins, launch.buffers, homes)
         spans = [(start - GLOBAL_BASE, end - GLOBAL_BASE) for start, end in unwritten]
-        self.order = order = Order(self.state)
+        self.order = order = Order(self.state, self.cluster_fences)
         self.flags = Flags(order, self.waits, self.unseen, self.swaps)
         self.global_memory = (
             GlobalMemory(self, order, self.flags, self.watched, spans, self.volatile)
