@@ -31,7 +31,7 @@ from .flags import Flags, scope_of
 from .maps import TensorMaps
 from .order import ASYNC, BLOCK, GRID, WARP, Order
 from .races import HALF, LOW, PLAIN, SWAP, Shadow, is_strong, same_values, strength
-from .volatile import Uses, VolatileAccesses
+from .volatile import VolatileAccesses
 
 # A bulk store has this time until its thread has waited for it.
 UNFINISHED = (1 << 31) - 1
@@ -98,10 +98,10 @@ class GlobalMemory(Shadow):
         flags: Flags,
         pcs: set[int],
         unwritten: list[tuple[int, int]],
-        volatile: Uses | None,
+        flag_reads: frozenset[int] | None,
     ) -> None:
         """`pcs`: the instructions that are watched; `unwritten`: buffers that nobody has written,
-        as offsets into the arena, from and to; `volatile`: see volatile.py."""
+        as offsets into the arena, from and to; `flag_reads`: see volatile.py."""
         self.races = machine.launch.checks.global_races
         code = machine.program.code
         size, total = _smallest(code, pcs), len(machine.launch.arena.data)
@@ -119,7 +119,9 @@ class GlobalMemory(Shadow):
         # `issued` holds, by event, the time at which a bulk store under way was issued.
         self.issued: dict[int, int] = {}
         self.maps = TensorMaps(machine, order, self._stored_map)
-        self.volatile = VolatileAccesses(self, volatile) if volatile and self.races else None
+        self.volatile = None
+        if flag_reads is not None and self.races:
+            self.volatile = VolatileAccesses(self, flag_reads)
 
     def finish(self) -> None:
         """End the launch."""

@@ -31,21 +31,10 @@ CONSEQUENCE = {
 }
 
 
-@dataclass(frozen=True)
-class Uses:
-    """What a program does with what it reads, by pc of the load or atomic.
-
-    `data`: volatile loads whose value is stored, passed on or part of an address; `flags`: volatile
-    loads whose value decides branches alone, and whatever a loop that polls reads.
-    """
-
-    data: frozenset[int]
-    flags: frozenset[int]
-
-
-def uses_of_reads(program: Program, polling: Collection[int]) -> Uses | None:
-    """Return the uses; None where the program has no volatile accesses that may be global.
-    `polling`: the pcs in loops that poll."""
+def flag_reads(program: Program, polling: Collection[int]) -> frozenset[int] | None:
+    """Return the pcs of volatile loads whose value decides branches alone, and of what loops that
+    poll read; None where the program has no volatile accesses that may be global. `polling`: the pcs
+    in such loops."""
     volatile = [
         i for i in program.code if "volatile" in i.modifiers and "shared" not in i.modifiers
     ]
@@ -55,10 +44,9 @@ def uses_of_reads(program: Program, polling: Collection[int]) -> Uses | None:
     for i in program.code:
         for register in sources(i):
             readers.setdefault(register, []).append(i)
-    loads = {i.pc: i for i in volatile if i.opcode == "ld"}
-    data = {pc for pc, i in loads.items() if pc not in polling and _is_data(i, readers)}
     polled = {pc for pc in polling if program.code[pc].opcode in ("ld", "atom")}
-    return Uses(frozenset(data), frozenset(polled | (loads.keys() - data)))
+    loads = (i for i in volatile if i.opcode == "ld")
+    return frozenset(polled | {i.pc for i in loads if not _is_data(i, readers)})
 
 
 def _is_data(load: Instruction, readers: dict[Register, list[Instruction]]) -> bool:
@@ -90,8 +78,8 @@ class Meeting:
 class VolatileAccesses:
     """The volatile accesses of a launch that meet others of other threads, until its end."""
 
-    def __init__(self, shadow: Shadow, uses: Uses) -> None:
-        self.shadow, self.uses = shadow, uses
+    def __init__(self, shadow: Shadow, flag_reads: frozenset[int]) -> None:
+        self.shadow, self.flag_reads = shadow, flag_reads
         # `readers` holds the last volatile read since the last write, as `Shadow.writes` does.
         self.readers = zeros(len(shadow.writes), np.int64)
         self.flags = zeros(len(shadow.writes), bool)
@@ -101,7 +89,7 @@ class VolatileAccesses:
         self, g: np.ndarray, lanes: np.ndarray, old: np.ndarray, instruction: Instruction
     ) -> None:
         """Observe a strong load; `old`: the last writes of its granules."""
-        if instruction.pc in self.uses.flags:
+        if instruction.pc in self.flag_reads:
             self.flags[g] = True
         if "volatile" in instruction.modifiers:
             self._meet("reads", g, lanes, old, instruction)
@@ -117,7 +105,7 @@ class VolatileAccesses:
         instruction: Instruction,
     ) -> None:
         """Observe a strong store or atomic that is about to happen."""
-        if instruction.pc in self.uses.flags:
+        if instruction.pc in self.flag_reads:
             self.flags[g] = True
         readers = self.readers.take(g)
         if "cas" not in instruction.modifiers:
@@ -149,8 +137,6 @@ class VolatileAccesses:
         apart = order.apart(threads[others] // padded, who[others] // padded)
         others = others[shadow.atomic(events[others], apart, instruction)]
         near = who[others] // WARP == threads[others] // WARP
-        if how == "reads" and instruction.pc not in self.uses.data:
-            others, near = others[near], near[near]
         times = shadow.times[events[others]]
         late = ~order.across(lanes[others], who[others], times)
         seen = order.across(lanes[others], who[others], times, RELAXED)
@@ -169,18 +155,15 @@ class VolatileAccesses:
             self._add_pair(how, instruction, other, bool(same_block), g[here])
 
     def _counts(self, how: str, events: np.ndarray, instruction: Instruction) -> np.ndarray:
-        """Return which events matter to an instruction: of the two one is volatile, and a read of
-        consequence meets a volatile store."""
-        volatile = "volatile" in instruction.modifiers
-        matter = []
-        for event in distinct(events).tolist():
-            other, _, strong = self.shadow.events[event]
-            if how == "overwrites":
-                good = other.pc in self.uses.data
-            else:
-                good = "volatile" in other.modifiers or (volatile and how == "writes")
-            if good and strong != SWAP:
-                matter.append(event)
+        """Return which events matter to an instruction: volatile ones and, to a volatile write, all
+        strong writes, but no compare-and-swap."""
+        either = how == "writes" and "volatile" in instruction.modifiers
+        matter = [
+            event
+            for event in distinct(events).tolist()
+            for other, _, strong in (self.shadow.events[event],)
+            if strong != SWAP and (either or "volatile" in other.modifiers)
+        ]
         return np.isin(events, matter)
 
     def _meet_at_once(

@@ -18,7 +18,7 @@ from ..check.flags import Flags
 from ..check.global_memory import GlobalMemory, watched
 from ..check.order import Order
 from ..check.shared_memory import SharedMemory
-from ..check.volatile import uses_of_reads
+from ..check.volatile import flag_reads
 from ..check.waits import swaps, unseen, waits
 from ..check.wraps import Wraps
 from ..instructions import registry
@@ -101,7 +101,7 @@ class Machine:
         self.watched: set[int] = set()
         self.unseen, self.swaps = unseen(program), swaps(self.operands, program)
         self.waits = waits(self.operands, program, self.scheduler.polls, self.scheduler.rounds)
-        self.volatile = uses_of_reads(program, self.scheduler.poll_pcs)
+        self.flag_reads = flag_reads(program, self.scheduler.poll_pcs)
         self.cluster_fences = any(
             i.opcode == "fence" and "cluster" in i.modifiers and "mbarrier_init" not in i.modifiers
             for i in program.code
@@ -129,7 +129,7 @@ class Machine:
         self.order = order = Order(self.state, self.cluster_fences)
         self.flags = Flags(order, self.waits, self.unseen, self.swaps)
         self.global_memory = (
-            GlobalMemory(self, order, self.flags, self.watched, spans, self.volatile)
+            GlobalMemory(self, order, self.flags, self.watched, spans, self.flag_reads)
             if self.watched
             else None
         )

@@ -384,6 +384,28 @@ def test_the_scope_of_a_cluster_ends_with_it(case, reader, lanes):
         assert all("one of the two is of cluster scope (.cluster)" in str(f) for f in done.faults)
 
 
+@pytest.mark.parametrize("reader", [5, 2])
+def test_a_fence_of_the_cluster_passes_on_what_was_learnt(reader):
+    """Block (0, 1) hands on to its cluster what block (0, 0) did."""
+    wait = WAIT.format("acquire.gpu", "")
+    middle = f"{wait.replace('A', 'B')} fence.acq_rel.cluster; st.relaxed.gpu.global.u32 [%f+4], 1; exit;"
+    text = IN_CLUSTERS.replace(
+        "READER; @%p", f"{reader}; setp.eq.u32 %q, %b, 4; @%q bra MIDDLE; @%p"
+    )
+    text = text.replace("%p;", "%p, %q;", 1).replace("SECOND", wait.replace("%f", "%f+4"))
+    text = text.replace("WRITE", f"{STORE} st.release.gpu.global.u32 [%f], 1;")
+    kernel = ptxsim.load(text.replace("FIRST: ", f"MIDDLE: {middle} FIRST: "))
+    done = kernel.launch((4, 2), 32, [numbers(1), numbers(2)], stop_at_first=False)
+    assert bool(done.faults) == (reader == 2) and not done.notes
+
+
+@pytest.mark.parametrize("blocks", [(2, 2), (4, 2)])
+def test_atomics_of_one_cluster_at_once(blocks):
+    text = IN_CLUSTERS[: IN_CLUSTERS.index("mov")] + "red.relaxed.cluster.global.add.u32 [%d], 1; }"
+    done = ptxsim.load(text).launch(blocks, 32, [numbers(1), numbers(1)], stop_at_first=False)
+    assert bool(done.faults) == (blocks == (4, 2))
+
+
 SEQUENCE = """.version 8.0
 .target sm_90
 .address_size 64

@@ -21,7 +21,7 @@ FIRST exit; OTHER: SECOND exit; }"""
 WRITE = "st.volatile.global.u32 [%d], 1;"
 WRITE_2 = WRITE.replace("1;", "2;")
 READ = "ld.volatile.global.u32 %v, [%d]; add.u32 %w, %v, 1; st.global.u32 [%f+8], %w;"
-ADDRESS = "ld.volatile.global.u32 %v, [%d]; cvt.u64.u32 %f, %v; prefetch.global.L1 [%f];"
+ADDRESS = "ld.volatile.global.u32 %v, [%d]; mad.wide.u32 %f, %v, 4, %f; ld.global.u32 %v, [%f];"
 BRANCH = "ld.volatile.global.u32 %v, [%d]; setp.eq.u32 %p, %v, 1; @%p st.global.u32 [%f+8], 1;"
 HAND_OVER = f"{WRITE} fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%f], 1;"
 POLL = "A: ld.relaxed.gpu.global.u32 %v, [%f]; setp.eq.u32 %p, %v, 0; @%p bra A;"
@@ -37,13 +37,16 @@ CASES = {
     "compare-and-swap": (WRITE_2, "atom.global.cas.b32 %v, [%d], 0, 1;", None),
     "a value is used": (WRITE, READ, READS),
     "a value decides a branch": (WRITE, BRANCH, None),
-    "a flag of two values": (f"{WRITE} {WRITE_2}", f"{BRANCH} {WRITE}", None),
+    "a flag that both set": (WRITE, f"{WRITE_2} {BRANCH}", None),
     "an address": (WRITE, ADDRESS, READS),
     "a flag is polled and put back": (WRITE, f"{POLL_DATA} st.volatile.global.u32 [%d], 0;", None),
     "read after a poll": (HAND_OVER, f"{POLL} {READ}", None),
     "write after a poll": (HAND_OVER, f"{POLL} {WRITE_2}", RELAXED),
     "write after a poll and a fence": (HAND_OVER, f"{POLL} fence.acq_rel.gpu; {WRITE_2}", None),
     "write after a poll and a read": (HAND_OVER, f"{POLL} {READ} {WRITE_2}", None),
+    "write after a poll and an older read": (
+        f"{POLL.replace('%f', '%f+4')} {WRITE} st.relaxed.gpu.global.u32 [%f], 1;",
+        f"{READ} fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%f+4], 1; {POLL.replace('A', 'B')} {WRITE_2}", STAYS),
     "write after a poll of no fence": (f"{WRITE} st.relaxed.gpu.global.u32 [%f], 1;", f"{POLL} {WRITE_2}", STAYS),
 }  # fmt: skip
 
