@@ -132,7 +132,13 @@ class VolatileAccesses:
         shadow, order, padded = self.shadow, self.shadow.order, self.shadow.machine.state.padded
         threads = shadow.machine.state.thread_numbers.take(lanes)
         who, events = (old >> HALF) - 1, old & LOW
-        others = ((old != 0) & (who != threads)).nonzero()[0]
+        meeting = (old != 0) & (who != threads)
+        if instruction.pc in self.flag_reads:
+            # Its address is a flag, whose use within a warp is noted all the same.
+            meeting &= who // WARP == threads // WARP
+        others = meeting.nonzero()[0]
+        if not len(others):
+            return
         others = others[self._counts(how, events[others], instruction)]
         apart = order.apart(threads[others] // padded, who[others] // padded)
         others = others[shadow.atomic(events[others], apart, instruction)]
