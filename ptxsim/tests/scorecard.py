@@ -175,6 +175,8 @@ def outcome(program: Program, limit_s: float) -> Outcome:
     verdict = (
         "race" if kinds["race"] else "other fault" if faults else "note" if notes else "silent"
     )
+    if faults and all("is not emulated" in message for message in messages):
+        verdict = "not supported"
     words = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
     return told(verdict, words, messages[0] if messages else "")
 
