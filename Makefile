@@ -6,7 +6,7 @@
 # make lint       linters, formatters, types and import layers, as .ci/run and pre-commit run them
 # make rehearse   a measuring run on an emulated GPU, from Snakefile to archive (EXPERIMENT=NAME: of one experiment)
 # make fuzz       ten thousand mutations of the PTX and SASS that ptxsim reads
-# make scorecard  what ptxsim says of published race suites: make scorecard SCOR=DIR INDIGO=DIR (EVERY=10: each tenth program)
+# make scorecard  what ptxsim says of published race suites: make scorecard SCOR=DIR INDIGO=DIR SAMPLES=DIR (EVERY=10: each tenth)
 # make mutants    changes in a room that no test notices: make mutants ROOM=workflow/plan.py (TESTS=…, N=60, SEED=0)
 # make clean      remove results/, with what was measured on this machine
 # They set up .venv first, from the pins in pyproject.toml. Needed before: Python 3.11 or newer with venv, make, g++.
@@ -49,7 +49,7 @@ fuzz: .venv/installed
 
 scorecard: .venv/installed
 	$(BIN)/python ptxsim/tests/scorecard.py $(if $(SCOR),--scor $(SCOR)) $(if $(INDIGO),--indigo $(INDIGO)) \
-		$(if $(EVERY),--every $(EVERY)) --jobs $(CORES) --page docs/scorecard.md
+		$(if $(SAMPLES),--samples $(SAMPLES)) $(if $(EVERY),--every $(EVERY)) --jobs $(CORES) --page docs/scorecard.md
 
 mutants: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutants]'

@@ -45,7 +45,7 @@ from .errors import (
     report_own_failure,
 )
 from .exec import command as programs
-from .exec.options import add_options, number, whole
+from .exec.options import OPPOSITE, WHY, add_options, number, whole
 from .interface import Kernel, load
 from .machine import faults
 from .machine.arrays import Array
@@ -209,11 +209,40 @@ def _launch(
         stop_at_first=getattr(options, "stop_at_first", True),
         accept=[parse_accepted(text) for text in getattr(options, "accept", ())],
     )
+    if getattr(options, "orders", 1) == 2 and not done.faults:
+        done = _in_both_orders(kernel, options, arguments, blocks, done)
     for fault in sorted(done.faults, key=lambda fault: fault.accepted is not None):
         print(f"ptxsim: {fault if fault.accepted is None else fault.acceptance}", file=sys.stderr)
     for note in done.notes:
         print(f"ptxsim: note: {note}", file=sys.stderr)
     return done
+
+
+def _in_both_orders(
+    kernel: Kernel,
+    options: argparse.Namespace,
+    arguments: list[Argument],
+    blocks: Sequence[int] | None,
+    done: Launch,
+) -> Launch:
+    """Run a launch without faults once more in the opposite order, with new arguments; return the
+    first with what only the second showed. All else is as the first left it."""
+    others = _arguments(options)
+    second = kernel.launch(
+        **_fields(options, others),
+        checks=options.checks,
+        blocks=blocks,
+        stop_at_first=options.stop_at_first,
+        accept=[parse_accepted(text) for text in options.accept],
+        backwards=True,
+    )
+    notes = [note for note in second.notes if note not in done.notes]
+    for index, pair in enumerate(zip(arguments, others, strict=True)):
+        left = [argument.value for argument in pair if isinstance(argument.value, Array)]
+        if len({array.numpy().tobytes() for array in left}) == 2 and not second.faults:
+            notes.append(f"{kernel.title}: {OPPOSITE}, argument {index} is left otherwise: {WHY}")
+    faults = [replace(f, message=f"{f.message} ({OPPOSITE})") for f in second.faults]
+    return replace(done, faults=tuple(faults), notes=(*done.notes, *notes))
 
 
 def _cluster(options: argparse.Namespace) -> tuple[int, ...] | None:
@@ -533,7 +562,7 @@ class _Flags(argparse.Action):
             parser.error(f"--nvcc-flags {value!r}: {error}")
 
 
-TYPES = {"FILE": Path, "N": whole(0), "COUNT": whole(1), "SMS": int}
+TYPES = {"FILE": Path, "N": whole(0), "COUNT": whole(1), "SMS": int, "ORDERS": whole(1, 2)}
 FLAGS: tuple[tuple[str, type[argparse.Action], str, str], ...] = (
     ("-I", _Flag, "FOLDER", "of headers, for nvcc"),
     ("-D", _Flag, "NAME[=VALUE]", "a macro, for nvcc"),
@@ -559,6 +588,8 @@ OPTIONS = """
 RUN = """
 --fidelity              list how exactly each executed instruction is emulated
 --blocks X[,Y[,Z]]+     run only these blocks of the grid (with their clusters)
+--orders ORDERS         2: run a launch without faults once more, with its blocks, and the threads of a block that meet
+                        at an atomic, in the opposite order; a race on a lock shows in one of the two
 """
 ANNOTATE = """
 --source FILE           the source, if not where the PTX says
@@ -621,6 +652,7 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command")
     parser.set_defaults(act=lambda _: parser.print_help())
     run_parser = _command(commands, run, "report as JSON", RUN)
+    run_parser.set_defaults(orders=1)
     faults.add_options(run_parser, "end with the first fault")
     _command(commands, annotate, "write the text there", ANNOTATE)
     _command(commands, banks, "the same as JSON", BANKS).set_defaults(of_block="0")

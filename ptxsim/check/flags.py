@@ -22,12 +22,16 @@ import numpy as np
 from ..instructions.memory import swaps
 from ..machine.memory import Access
 from ..ptx.syntax import Instruction
-from .clocks import NOTHING, Clock
+from .clocks import EMPTY, NOTHING, Clock
 from .order import (
+    CLUSTER,
     FENCED,
     FENCED_BLOCK,
+    FENCED_CLUSTER,
     GENERIC,
+    GRID,
     NOWHERE,
+    SCOPES,
     WARP,
     Far,
     Order,
@@ -36,8 +40,6 @@ from .order import (
     wider,
 )
 
-BLOCK, CLUSTER, GRID = range(3)
-SCOPES = {"cta": BLOCK, "cluster": CLUSTER}
 RELEASES, ACQUIRES = {"release", "acq_rel", "sc"}, {"acquire", "acq_rel", "sc"}
 # A flag keeps this many releases apart; older ones are folded into its base.
 MAX_RELEASES = 256
@@ -67,11 +69,12 @@ def scope_of(i: Instruction) -> int:
 @dataclass
 class Snapshot:
     """What a warp passes on at some time: rows of its cluster, to its own block; and the same for
-    other blocks.
+    other blocks of its cluster, and for others.
     """
 
     cluster: int
     row: np.ndarray
+    beside: Far
     far: Far
 
 
@@ -85,9 +88,10 @@ class Release:
     thread: int
     # The agent is numbered within the cluster.
     agent: int
-    # The release passes on what the thread did until `time` to its block, and until `far_time` to
-    # others.
+    # The release passes on what the thread did until `time` to its block, until `beside_time` to
+    # other blocks of its cluster, and until `far_time` to others.
     time: int
+    beside_time: int
     far_time: int
     # The flag had this value before; None where it is not known.
     before: int | None = None
@@ -240,14 +244,15 @@ class Flags:
         """
         order, warp = self.order, lane // WARP
         snapshot, agent = self._snapshot(warp, itself), lane % order.threads
-        time, far_time = order.now, order.now
+        time = beside = beyond = order.now
         if not itself:
-            time, far_time = order.rows()[[FENCED_BLOCK, FENCED], warp, agent].tolist()
+            planes = [FENCED_BLOCK, order.cluster_plane, FENCED]
+            time, beside, beyond = order.rows()[planes, warp, agent].tolist()
         if not (time or snapshot.row[GENERIC].any() or snapshot.far[GENERIC]):
             return None
         flag = self.flags.setdefault(key, Flag())
         thread = int(order.state.thread_numbers[lane])
-        release = Release(snapshot, scope, thread, agent, time, far_time)
+        release = Release(snapshot, scope, thread, agent, time, beside, beyond)
         if older.releases:
             last = _last_of_all(older.releases)
             known = [r for r in older.releases[last:] if self._knows(release, r)]
@@ -270,48 +275,54 @@ class Flags:
         """Return what a warp passes on, but for what the lane did itself: everything, or what a
         fence came after.
         """
-        order, state = self.order, self.order.state
+        order = self.order
         if self.as_of != order.changes:
             self.as_of, self.snapshots = order.changes, {}
         snapshot = self.snapshots.get((warp, itself))
         if snapshot is None:
-            rows = far_rows = order.what_warps_know(np.array([warp]))[:, 0]
+            rows = order.what_warps_know(np.array([warp]))[:, 0]
             far = order.far.get(warp, NOWHERE)
-            if not itself:
-                fenced, far_fenced = (
-                    np.minimum(rows[plane], rows[GENERIC]) for plane in (FENCED_BLOCK, FENCED)
-                )
-                rows, far_rows = np.minimum(rows, fenced), np.minimum(rows, far_fenced)
-                far = narrowed(far, FENCED)
+            if itself:
+                beside = beyond = self._clocks(warp, rows, far)
+            else:
+                beyond = self._clocks(warp, shown(rows, FENCED), narrowed(far, FENCED))
+                beside, plane = beyond, order.cluster_plane
+                if plane != FENCED:
+                    beside = self._clocks(warp, shown(rows, plane), narrowed(far, plane))
+                rows = shown(rows, FENCED_BLOCK)
             cluster = warp * WARP // order.threads
-            blocks = np.asarray(state.blocks)[
-                cluster * state.cluster_size : (cluster + 1) * state.cluster_size
-            ]
-            parts = far_rows[:, : order.threads].reshape(
-                len(rows), state.cluster_size, state.padded
-            )
-            if state.threads < state.padded:
-                # Lanes that are no threads have nothing to pass on.
-                parts = parts.copy()
-                parts[..., state.threads :] = parts.max(axis=-1, keepdims=True)
-            clocks: list[Clock] = []
-            for plane, part in enumerate(parts):
-                same = next((n for n in range(plane) if np.array_equal(parts[n], part)), None)
-                clocks.append(
-                    Clock.of_rows(blocks, part, state.padded) if same is None else clocks[same]
-                )
-            far = joined(tuple(clocks), far, state.padded)
-            snapshot = self.snapshots[warp, itself] = Snapshot(cluster, rows, far)
+            snapshot = self.snapshots[warp, itself] = Snapshot(cluster, rows, beside, beyond)
         return snapshot
 
-    def _far_of(self, releases: Sequence[Release]) -> Far:
-        """Return what releases say to other blocks, together."""
+    def _clocks(self, warp: int, rows: np.ndarray, far: Far) -> Far:
+        """Return rows of a warp's cluster as clocks, and what is known of others."""
+        order, state = self.order, self.order.state
+        first = warp * WARP // order.threads * state.cluster_size
+        blocks = np.asarray(state.blocks)[first : first + state.cluster_size]
+        parts = rows[:, : order.threads].reshape(len(rows), state.cluster_size, state.padded)
+        if state.threads < state.padded:
+            # Lanes that are no threads have nothing to pass on.
+            parts = parts.copy()
+            parts[..., state.threads :] = parts.max(axis=-1, keepdims=True)
+        clocks: list[Clock] = []
+        for plane, part in enumerate(parts):
+            same = next((n for n in range(plane) if np.array_equal(parts[n], part)), None)
+            clocks.append(
+                Clock.of_rows(blocks, part, state.padded) if same is None else clocks[same]
+            )
+        if len(clocks) == FENCED_CLUSTER:
+            clocks.append(clocks[FENCED])
+        return joined((*clocks, EMPTY), far, state.padded)
+
+    def _far_of(self, releases: Sequence[Release], beside: bool = False) -> Far:
+        """Return what releases say to other blocks, or to those of their cluster, together."""
         padded, far = self.order.state.padded, NOWHERE
         for snapshot in {id(r.snapshot): r.snapshot for r in releases}.values():
-            far = joined(far, snapshot.far, padded)
+            far = joined(far, snapshot.beside if beside else snapshot.far, padded)
         until: dict[int, int] = {}
         for r in releases:
-            until[r.thread] = max(until.get(r.thread, 0), r.far_time)
+            time = r.beside_time if beside else r.far_time
+            until[r.thread] = max(until.get(r.thread, 0), time)
         threads = np.array(sorted(until))
         alone = Clock(NOTHING, threads, np.array([until[t] for t in threads.tolist()]))
         return (far[GENERIC].joined(alone, padded), *far[1:])
@@ -369,8 +380,10 @@ class Flags:
         if in_block := [r for r in near if r.thread // padded == block]:
             order.learn(here, self._row_of(in_block), relaxed=relaxed)
         beside = [r for r in near if r.thread // padded != block]
-        if others := [r for r in beside if min(scope, r.scope) == CLUSTER]:
-            order.learn_far(here, self._far_of(others), relaxed)
+        # Else what is of the device's scope has more to say of the cluster's, too.
+        scopes = (CLUSTER, GRID)[: 1 + (order.cluster_plane != FENCED)]
+        if others := [r for r in beside if min(scope, r.scope) in scopes]:
+            order.learn_far(here, self._far_of(others, beside=True), relaxed, beside=True)
         if scope == GRID:
             order.learn_far(here, self._merged(flag, count), relaxed)
 
@@ -403,6 +416,11 @@ class Flags:
             far = joined(far, self._far_of(fresh), self.order.state.padded)
         flag.merged = folded, count, far
         return far
+
+
+def shown(rows: np.ndarray, plane: int) -> np.ndarray:
+    """Return of what a warp knows what fences of a plane came after."""
+    return np.minimum(rows, np.minimum(rows[plane], rows[GENERIC]))
 
 
 def _last_of_all(releases: Sequence[Release]) -> int:

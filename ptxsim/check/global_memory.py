@@ -27,10 +27,11 @@ from ..ptx.program import Program
 from ..ptx.reaching_definitions import UNKNOWN, Origins, access_bytes, named_spaces
 from ..ptx.syntax import Instruction, Variable
 from .defined import gives_only, of_granules
-from .flags import BLOCK, Flags, scope_of
+from .flags import Flags, scope_of
 from .maps import TensorMaps
-from .order import ASYNC, WARP, Order
+from .order import ASYNC, BLOCK, GRID, WARP, Order
 from .races import HALF, LOW, PLAIN, SWAP, Shadow, is_strong, same_values, strength
+from .volatile import VolatileAccesses
 
 # A bulk store has this time until its thread has waited for it.
 UNFINISHED = (1 << 31) - 1
@@ -97,9 +98,10 @@ class GlobalMemory(Shadow):
         flags: Flags,
         pcs: set[int],
         unwritten: list[tuple[int, int]],
+        flag_reads: frozenset[int] | None,
     ) -> None:
         """`pcs`: the instructions that are watched; `unwritten`: buffers that nobody has written,
-        as offsets into the arena, from and to."""
+        as offsets into the arena, from and to; `flag_reads`: see volatile.py."""
         self.races = machine.launch.checks.global_races
         code = machine.program.code
         size, total = _smallest(code, pcs), len(machine.launch.arena.data)
@@ -117,6 +119,14 @@ class GlobalMemory(Shadow):
         # `issued` holds, by event, the time at which a bulk store under way was issued.
         self.issued: dict[int, int] = {}
         self.maps = TensorMaps(machine, order, self._stored_map)
+        self.volatile = None
+        if flag_reads is not None and self.races:
+            self.volatile = VolatileAccesses(self, flag_reads)
+
+    def finish(self) -> None:
+        """End the launch."""
+        if self.volatile is not None:
+            self.volatile.finish()
 
     def touch(
         self, access: Access, width: int, instruction: Instruction, kind: str, bulk: bool = False
@@ -151,6 +161,12 @@ class GlobalMemory(Shadow):
                 if writing:
                     self.unwritten[g] = False
             if self.races:
+                if self.volatile is not None and strong != PLAIN and not bulk:
+                    old = self.writes.take(g)
+                    if writing:
+                        self.volatile.write(g, lanes, old, access, instruction)
+                    else:
+                        self.volatile.read(g, lanes, old, instruction)
                 if writing:
                     self._write(g, lanes, strong, access, instruction, bulk)
                 else:
@@ -179,14 +195,7 @@ class GlobalMemory(Shadow):
         who = (old >> HALF) - 1
         bad = (old != 0) & (who != self.machine.state.thread_numbers.take(lanes))
         if strong != PLAIN:
-            atomic = self._atomic(old, lanes, instruction)
-            if "volatile" in instruction.modifiers and bad.any():
-                warps = self.machine.state.thread_numbers.take(lanes) // WARP
-                meeting = (bad & atomic & (who // WARP == warps)).nonzero()[0]
-                times = self.times[old[meeting] & LOW]
-                if not self.order.before_across(lanes[meeting], who[meeting], times).all():
-                    self.note_volatile(instruction, "global")
-            bad &= ~atomic
+            bad &= ~self._atomic(old, lanes, instruction)
         indices = bad.nonzero()[0]
         if not len(indices):
             return indices
@@ -197,7 +206,7 @@ class GlobalMemory(Shadow):
         """Return whether a strong access does not race with these writes or reads, as they are
         strong."""
         blocks = self.machine.state.thread_numbers.take(lanes) // self.padded
-        return self.atomic(old & LOW, self._block_of(old) != blocks, instruction)
+        return self.atomic(old & LOW, self.order.apart(blocks, self._block_of(old)), instruction)
 
     # bulk stores
 
@@ -342,7 +351,7 @@ class GlobalMemory(Shadow):
         event = self._bulk_event(instruction, strong) if bulk else self.event(instruction, strong)
         new = (self.machine.state.thread_numbers.take(lanes) + 1 << HALF) | event
         self.writes[g] = new
-        if strong == PLAIN or scope_of(instruction) == BLOCK:
+        if strong == PLAIN or scope_of(instruction) != GRID:
             after = self.writes.take(g)
             if np.count_nonzero(after != new):
                 self._meet(
@@ -363,9 +372,12 @@ class GlobalMemory(Shadow):
         store the same."""
         threads = self.machine.state.thread_numbers.take(lanes)
         apart = indices[(after[indices] >> HALF) - 1 - threads[indices] != 0]
-        same_block = (((after[apart] >> HALF) - 1) // self.padded) == threads[apart] // self.padded
+        blocks = threads[apart] // self.padded
+        scopes = self.order.apart(blocks, self._block_of(after[apart]))
+        same_block = scopes == BLOCK
         if strong != PLAIN:
-            apart, same_block = apart[~same_block], same_block[~same_block]
+            outside = scopes > scope_of(instruction)
+            apart, same_block = apart[outside], same_block[outside]
         if not len(apart):
             # All belong to one bulk copy, or to one block.
             return
@@ -413,7 +425,7 @@ class GlobalMemory(Shadow):
                 self._require_proxy_fence(old, lanes, access, instruction)
             elif "nc" in instruction.modifiers:
                 self._read_only(old, lanes, instruction, "ld.global.nc")
-        if strong != PLAIN and scope_of(instruction) != BLOCK:
+        if strong != PLAIN and scope_of(instruction) == GRID:
             return
         event = self.event(instruction, strong)
         threads = self.machine.state.thread_numbers.take(lanes)
@@ -477,9 +489,12 @@ class GlobalMemory(Shadow):
         if same:
             between = "without a barrier between"
         elif self.strengths[other & LOW] != PLAIN and is_strong(instruction):
+            scope = min(self.scopes[other & LOW], scope_of(instruction))
+            name, others = ("block", "blocks") if scope == BLOCK else ("cluster", "clusters")
             between = (
-                "and one of the two is of block scope (.cta): it takes device scope to order blocks"
+                f"and one of the two is of {name} scope (.{'cta' if scope == BLOCK else name}): "
             )
+            between += f"it takes device scope to order {others}"
         did = did.removesuffix("s") if who == MANY else did
         verb = (
             "reads"

@@ -20,11 +20,12 @@ What one lane learns its warp knows; what a lane did its warp knows after a barr
 
 Of barriers of whole blocks and warps alone a clock is no more than two numbers, when the block and
 the warp last passed one. Rows of clocks (`known`: a time for each agent of the cluster) are made
-when something else orders accesses. What is known of other clusters is a `Clock`. There are five
+when something else orders accesses. What is known of other clusters is a `Clock`. There are these
 planes: what comes before; of that, what a proxy fence came after; what a fence came after, of any
-scope and of one beyond the block, which is all that a relaxed operation passes on; and what relaxed
-reads saw, which comes before only after a fence. What relies on that alone is noted, once for each
-such read.
+scope, of the cluster's or more and of the device's, which is all that a relaxed operation passes on
+to its block, cluster and the others; and what relaxed reads saw, of all and of releases of the own
+cluster, which comes before only after a fence. What relies on that alone is noted, once for each
+such read. A program without fences of the cluster's scope has no rows of its own for these.
 """
 
 from __future__ import annotations
@@ -43,11 +44,12 @@ from .clocks import EMPTY, Clock
 WARP = 32
 # A cluster's rows have room for this many mbarriers at first.
 OBJECTS = 16
-GENERIC, ASYNC, FENCED_BLOCK, FENCED, RELAXED = range(5)
-PLANES = 5
+GENERIC, ASYNC, FENCED_BLOCK, FENCED, RELAXED, FENCED_CLUSTER, RELAXED_CLUSTER = range(7)
+BLOCK, CLUSTER, GRID = range(3)
+SCOPES = {"cta": BLOCK, "cluster": CLUSTER}
 # A warp's knowledge of other clusters is one clock for each plane.
 Far = tuple[Clock, ...]
-NOWHERE: Far = (EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
+NOWHERE: Far = (EMPTY,) * 7
 
 
 class Pending(Protocol):
@@ -68,8 +70,13 @@ class Left:
 class Order:
     """The clocks of a launch, and of the batch of blocks that runs."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, cluster_fences: bool) -> None:
+        """`cluster_fences`: whether the program has fences of the cluster's scope."""
         self.state, self.now = state, 1
+        # `planes` counts the planes of rows; `cluster_plane` is that of fences of the cluster's
+        # scope or more.
+        self.planes = FENCED_CLUSTER + cluster_fences
+        self.cluster_plane = FENCED_CLUSTER if cluster_fences else FENCED
         # `changes` counts the changes of all clocks.
         self.changes = 0
         # `fences` is true once a thread has executed a fence.
@@ -156,7 +163,7 @@ class Order:
         """
         if self.known is None:
             state = self.state
-            self.known = np.zeros((PLANES, state.warps, self.width), np.int32)
+            self.known = np.zeros((self.planes, state.warps, self.width), np.int32)
             self._pass(np.arange(len(state.blocks)), self.passed)
             synced = self.warp_passed[self.warp_of].astype(np.int32)
             known = self.known[GENERIC]
@@ -221,14 +228,22 @@ class Order:
         blocks = distinct(self.block_of[warps * WARP])
         self.relaxed.update(dict.fromkeys(np.asarray(self.state.blocks)[blocks].tolist(), read))
 
-    def learn_far(self, warps: np.ndarray, far: Far, relaxed: Instruction | None = None) -> None:
-        """Let warps learn of other clusters, or see that by a relaxed read."""
+    def learn_far(
+        self,
+        warps: np.ndarray,
+        far: Far,
+        relaxed: Instruction | None = None,
+        beside: bool = False,
+    ) -> None:
+        """Let warps learn of other clusters, or see that by a relaxed read; `beside`: from a block of
+        their own cluster."""
         if far is NOWHERE:
             return
         padded = self.state.padded
         if relaxed is not None:
             seen = far[GENERIC].joined(far[RELAXED], padded)
-            far = (EMPTY, far[ASYNC], EMPTY, EMPTY, seen)
+            near = seen if beside else EMPTY
+            far = (EMPTY, far[ASYNC], EMPTY, EMPTY, seen, EMPTY, near)
             self._saw(warps, relaxed)
         for warp in warps.tolist():
             self.far[warp] = joined(self.far.get(warp, NOWHERE), far, padded)
@@ -325,7 +340,7 @@ class Order:
         self.examine()
         warps = distinct(self.warp_of[lanes])
         if relaxed:
-            plane = FENCED_BLOCK if self.state.cluster_size == 1 else FENCED
+            plane = FENCED_BLOCK if self.state.cluster_size == 1 else self.cluster_plane
             row, far = self.what_fences_show(lanes, plane), narrowed(self.far_of(warps), plane)
         else:
             row, far = self.what_lanes_know(lanes), self.far_of(warps)
@@ -353,12 +368,14 @@ class Order:
             self.examine()
             self.learn(distinct(self.warp_of[lanes]), left.row, left.far)
 
-    def fence(self, threads: np.ndarray, beyond_block: bool) -> None:
-        """Execute a fence of threads, of their block's scope or more: relaxed operations now pass
-        on what they know."""
+    def fence(self, threads: np.ndarray, scope_name: str) -> None:
+        """Execute a fence of threads, of a scope by its name in PTX: relaxed operations now pass on
+        what they know."""
+        scope = SCOPES.get(scope_name, GRID)
         if self.relaxed:
-            self._accept(threads, beyond_block)
-        for plane in (FENCED_BLOCK, FENCED)[: 1 + beyond_block]:
+            self._accept(threads, scope)
+        planes = (FENCED_BLOCK, self.cluster_plane, FENCED)[: 1 + scope]
+        for plane in dict.fromkeys(planes):
             self._raise_plane(threads, plane)
         self.fences = True
         self.tick()
@@ -384,16 +401,17 @@ class Order:
                     self.far[warp] = tuple(planes)
         self.news.update((warps * WARP // self.state.padded).tolist())
 
-    def _accept(self, threads: np.ndarray, beyond_block: bool) -> None:
+    def _accept(self, threads: np.ndarray, scope: int) -> None:
         """Accept what relaxed reads of the warps of these threads saw as coming before, from now
         on."""
         self.examine()
         warps, known = distinct(self.warp_of[threads]), self.rows()
         known[GENERIC, warps] = known[[GENERIC, RELAXED]][:, warps].max(axis=0)
-        for warp in warps.tolist() if beyond_block else ():
+        seen = RELAXED_CLUSTER if scope == CLUSTER else RELAXED
+        for warp in warps.tolist() if scope > BLOCK else ():
             if warp in self.far:
-                generic, *others, seen = self.far[warp]
-                self.far[warp] = (generic.joined(seen, self.state.padded), *others, seen)
+                generic, *others = self.far[warp]
+                self.far[warp] = (generic.joined(self.far[warp][seen], self.state.padded), *others)
 
     def reading_ends(self, warps: np.ndarray | int, agent: int, time: int) -> None:
         """Let warps know that what an asynchronous reader began to read up to some time is over."""
@@ -403,6 +421,21 @@ class Order:
         self.changes += 1
 
     # questions
+
+    def apart(self, blocks: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Return the scope that it takes to hold each two blocks of the grid; -1: several blocks,
+        which may be of one cluster."""
+        scopes = np.where(blocks == others, BLOCK, GRID)
+        if self.state.cluster_size > 1:
+            beside = self._cluster_of(blocks) == self._cluster_of(others)
+            scopes = np.where((scopes == GRID) & (beside | (others < 0)), CLUSTER, scopes)
+        return scopes
+
+    def _cluster_of(self, blocks: np.ndarray) -> np.ndarray:
+        """Return a number for the cluster of each block of the grid."""
+        (width, height, _), (x, y, z) = self.state.grid, self.state.cluster
+        rows, columns = blocks // width, blocks % width
+        return (rows // height // z * height + rows % height // y) * width + columns // x
 
     def before(
         self, lanes: np.ndarray, agents: np.ndarray | int, times: np.ndarray, plane: int = GENERIC
@@ -426,8 +459,12 @@ class Order:
         for block in distinct(
             self.state.thread_numbers[lanes[seen & ~good]] // self.state.padded
         ).tolist():
-            self.note_relaxed(self.relaxed.get(block) or next(iter(self.relaxed.values())))
+            self.note_relaxed(self.relaxed_read(block))
         good |= seen
+
+    def relaxed_read(self, block: int) -> Instruction:
+        """Return the relaxed read by which a block of the grid learnt something last."""
+        return self.relaxed.get(block) or next(iter(self.relaxed.values()))
 
     def before_warp(self, lanes: np.ndarray, warp: int, times: np.ndarray) -> np.ndarray:
         """Return whether what all threads of a warp of the cluster did up to a time is known to
@@ -445,6 +482,15 @@ class Order:
         self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int = GENERIC
     ) -> np.ndarray:
         """Return the same as `before` for threads given by their numbers in the grid."""
+        good = self.across(lanes, threads, times, plane)
+        if self.relaxed and plane == GENERIC and not good.all():
+            self._rely(good, lanes, self.across(lanes, threads, times, RELAXED))
+        return good
+
+    def across(
+        self, lanes: np.ndarray, threads: np.ndarray, times: np.ndarray, plane: int = GENERIC
+    ) -> np.ndarray:
+        """Return the same as `before_across`, without regard to relaxed reads, and notes on them."""
         others = self.lanes_of(threads)
         near = (others >= 0) & (others // self.threads == lanes // self.threads)
         if near.all():
@@ -455,8 +501,6 @@ class Order:
         if self.far and not good.all():
             indices = (~good).nonzero()[0]
             good[indices] = self._far(lanes[indices], threads[indices], times[indices], plane)
-        if self.relaxed and plane == GENERIC and not good.all():
-            self._rely(good, lanes, self.before_across(lanes, threads, times, RELAXED))
         return good
 
     def near(
@@ -525,4 +569,5 @@ def narrowed(far: Far, plane: int) -> Far:
     if not visible:
         return NOWHERE
     asynchronous = far[ASYNC] if far[ASYNC] is visible else EMPTY
-    return (visible, asynchronous, far[FENCED_BLOCK], far[FENCED], EMPTY)
+    fenced = far[FENCED_BLOCK], far[FENCED]
+    return (visible, asynchronous, *fenced, EMPTY, far[FENCED_CLUSTER], EMPTY)

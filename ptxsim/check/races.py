@@ -20,7 +20,7 @@ import numpy as np
 from ..machine.batch import Batch
 from ..machine.memory import SHIFT, Access, zeros
 from ..ptx.syntax import Instruction
-from .flags import BLOCK, Flags, scope_of
+from .flags import Flags, scope_of
 from .order import Order
 
 # The strength says how an access behaves to others: strong ones do not race with each other.
@@ -124,14 +124,14 @@ class Shadow:
     def __init__(self, machine: Batch, order: Order, flags: Flags, size: int, total: int) -> None:
         """`size`: bytes of a granule; `total`: of the memory."""
         self.machine, self.order, self.flags = machine, order, flags
-        order.note_relaxed = self._note_relaxed
+        order.note_relaxed = lambda read: machine.diag.note(self.relaxed_note(read))
         self.size, self.shift = size, SHIFT[size]
         self.writes = zeros(total >> self.shift, np.int64)
         # The first event belongs to no thread.
         self.events: list[tuple[Instruction, int, int]] = [(machine.program.code[0], 0, 0)]
         self.times, self.strengths = np.zeros(64, np.int32), np.zeros(64, np.int8)
-        # `block_scope` marks the events of block scope.
-        self.block_scope = np.zeros(64, bool)
+        # `scopes` holds those of strong events.
+        self.scopes = np.zeros(64, np.int8)
 
     def note_volatile(self, instruction: Instruction, memory: str) -> None:
         """Note volatile accesses of several threads that meet."""
@@ -142,9 +142,10 @@ class Shadow:
                 "lanes of a warp do not run in lockstep: add __syncwarp(), or __syncthreads() between warps"
             )
 
-    def _note_relaxed(self, read: Instruction) -> None:
+    def relaxed_note(self, read: Instruction) -> str:
+        """Return a note on a relaxed read that no fence follows."""
         where, block = self.machine.diag.where(read), "_block" * ("shared" in read.modifiers)
-        self.machine.diag.note(
+        return (
             f"{where}: this read is relaxed, as volatile reads and atomics are, and what another thread wrote is used "
             f"without a fence between: add __threadfence{block}() after it, or read by cuda::memory_order_acquire"
         )
@@ -157,22 +158,17 @@ class Shadow:
             if number == len(self.times):
                 self.times = np.concatenate([self.times, np.zeros_like(self.times)])
                 self.strengths = np.concatenate([self.strengths, np.zeros_like(self.strengths)])
-                self.block_scope = np.concatenate(
-                    [self.block_scope, np.zeros_like(self.block_scope)]
-                )
+                self.scopes = np.concatenate([self.scopes, np.zeros_like(self.scopes)])
             self.times[number], self.strengths[number] = self.order.now, strong
-            self.block_scope[number] = scope_of(instruction) == BLOCK
+            self.scopes[number] = scope_of(instruction)
         return len(self.events) - 1
 
-    def atomic(
-        self, events: np.ndarray, elsewhere: np.ndarray, instruction: Instruction
-    ) -> np.ndarray:
+    def atomic(self, events: np.ndarray, apart: np.ndarray, instruction: Instruction) -> np.ndarray:
         """Return whether a strong access does not race with others: strong ones, within whose
-        scope, and that of the access, both lie. `elsewhere`: whether they are of another block.
+        scope, and that of the access, both lie. `apart`: the scope that it takes to hold both.
         """
-        return (self.strengths[events] != PLAIN) & ~(
-            elsewhere & (self.block_scope[events] | (scope_of(instruction) == BLOCK))
-        )
+        scopes = np.minimum(self.scopes[events], scope_of(instruction))
+        return (self.strengths[events] != PLAIN) & (scopes >= apart)
 
     def at(self, event: int) -> str:
         """Return where the instruction of an event stands in the source."""

@@ -26,7 +26,7 @@ from .boxes import Boxes
 from .defined import gives_only, of_granules
 from .flags import Flags
 from .intervals import Interval, Noted
-from .order import ASYNC, GENERIC, PLANES, WARP, Order
+from .order import ASYNC, BLOCK, CLUSTER, GENERIC, WARP, Order
 from .races import HALF, LOW, PLAIN, SWAP, VERBS, WRITES, Reads, Shadow, same_values
 
 # These instructions change mbarriers, whose phases say what they order.
@@ -278,8 +278,9 @@ class SharedMemory(Shadow):
         bad = (old[indices] != 0) & (agents[indices] != self.order.agent_of.take(who[indices]))
         if noted.strength != PLAIN:
             padded, acting = self.machine.state.padded, self.order.agent_of.take(who[indices])
-            elsewhere = agents[indices] // padded != acting // padded
-            bad &= ~self.atomic(events[indices], elsewhere, noted.instruction)
+            # The threads of both are of one cluster.
+            apart = np.where(agents[indices] // padded == acting // padded, BLOCK, CLUSTER)
+            bad &= ~self.atomic(events[indices], apart, noted.instruction)
         elif noted.kind in ("ld", "ldmatrix"):
             bad &= self.strengths.take(events[indices]) != SWAP
         indices = indices[bad]
@@ -488,7 +489,7 @@ class SharedMemory(Shadow):
         agent = order.copier(at, self.cluster_bytes)
         if self.watch_races:
             self._put(self._at_once(noted)[0], agent, noted)
-        row = np.zeros((PLANES, order.width), np.int32)
+        row = np.zeros((order.planes, order.width), np.int32)
         row[:, agent] = order.now
         if copy.source_time is not None:
             # The copy has read its source, too.

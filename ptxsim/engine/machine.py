@@ -18,6 +18,7 @@ from ..check.flags import Flags
 from ..check.global_memory import GlobalMemory, watched
 from ..check.order import Order
 from ..check.shared_memory import SharedMemory
+from ..check.volatile import flag_reads
 from ..check.waits import swaps, unseen, waits
 from ..check.wraps import Wraps
 from ..instructions import registry
@@ -100,6 +101,11 @@ class Machine:
         self.watched: set[int] = set()
         self.unseen, self.swaps = unseen(program), swaps(self.operands, program)
         self.waits = waits(self.operands, program, self.scheduler.polls, self.scheduler.rounds)
+        self.flag_reads = flag_reads(program, self.scheduler.poll_pcs)
+        self.cluster_fences = any(
+            i.opcode == "fence" and "cluster" in i.modifiers and "mbarrier_init" not in i.modifiers
+            for i in program.code
+        )
 
     def prepare(self, launch: LaunchConfig) -> None:
         """Begin a launch."""
@@ -120,10 +126,12 @@ class Machine:
             homes = {launch.homes.get(start, start) for start, _ in unwritten}
             self.watched = watched(self.program, self.origins, launch.buffers, homes)
         spans = [(start - GLOBAL_BASE, end - GLOBAL_BASE) for start, end in unwritten]
-        self.order = order = Order(self.state)
+        self.order = order = Order(self.state, self.cluster_fences)
         self.flags = Flags(order, self.waits, self.unseen, self.swaps)
         self.global_memory = (
-            GlobalMemory(self, order, self.flags, self.watched, spans) if self.watched else None
+            GlobalMemory(self, order, self.flags, self.watched, spans, self.flag_reads)
+            if self.watched
+            else None
         )
 
     def run_batch(self, blocks: np.ndarray, limits: Limits, observers: Sequence[Observer]) -> None:
@@ -143,6 +151,8 @@ class Machine:
 
     def release(self) -> None:
         """Let go of the memory of a launch."""
+        if self.global_memory is not None:
+            self.global_memory.finish()
         for held in (self.state, self.memory, self.calls):
             held.release()
         self.wraps.clear()

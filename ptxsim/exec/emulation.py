@@ -25,7 +25,7 @@ from ..machine.launch import NO_CHECKS, Checks, Limits
 from ..machine.memory import Heap
 from ..machine.observer import Observer
 from ..ptx.sizes import Dim3
-from .options import Options
+from .options import OPPOSITE, WHY, Options
 from .protocol import Error
 from .records import FaultRecord
 from .reporter import Reporter
@@ -42,7 +42,6 @@ FATAL = {
     Kind.MASK: Error.ILLEGAL_INSTRUCTION,
     Kind.MEMORY: Error.LAUNCH_FAILURE,
 }
-OPPOSITE = "with blocks and threads in the opposite order"
 # `Snapshot` holds contents of device memory by offset, and which blocks of malloc's heap are in
 # use.
 Snapshot = tuple[list[tuple[int, np.ndarray]], Heap | None]
@@ -204,10 +203,7 @@ class Emulation:
         latest = self.launch.kernel.machine.diag.faults.recorded
         notes = {*self.notes} - {*first["notes"]}
         if not latest and failure is None and (difference := self._differs(after[0])) is not None:
-            notes.add(
-                f"{self.title}: {OPPOSITE}, memory is left otherwise: {difference}; a sum of floats whose order is not "
-                "fixed, or a result that depends on who comes first"
-            )
+            notes.add(f"{self.title}: {OPPOSITE}, memory is left otherwise: {difference}; {WHY}")
         vars(self).update(first)
         self.faults = {
             key: replace(f, message=f"{f.message} ({OPPOSITE})") for key, f in latest.items()

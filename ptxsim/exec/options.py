@@ -20,6 +20,9 @@ MANY: dict[str | None, dict[str, Any]] = {
     "+": {"nargs": "+"},
     "!": {"required": True},
 }
+# A launch may be run once more, which says these of it.
+OPPOSITE = "with blocks and threads in the opposite order"
+WHY = "a sum of floats whose order is not fixed, or a result that depends on who comes first"
 
 
 @dataclass(frozen=True)

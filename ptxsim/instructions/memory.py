@@ -466,11 +466,12 @@ def membar(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     Here they are in order; the watch over races learns of it.
     """
     modifiers.left.clear()
-    return _fence(m, "cta" not in instruction.modifiers)
+    return _fence(m, instruction)
 
 
-def _fence(m: Machine, beyond_block: bool) -> Step:
-    return lambda: m.events.order.fence(m.state.living(), beyond_block)
+def _fence(m: Machine, instruction: Instruction) -> Step:
+    scope = next((s for s in ("cta", "cluster") if s in instruction.modifiers), "gpu")
+    return lambda: m.events.order.fence(m.state.living(), scope)
 
 
 @effect("fence", takes(ADDRESS, NUMBER, when="acquire proxy"), takes())
@@ -479,7 +480,6 @@ def fence(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 
     The watch over races learns of its scope and its proxies.
     """
-    beyond = not {"gpu", "sys", "cluster"}.isdisjoint(modifiers.left)
     if modifiers.flag("proxy"):
         to_async = (
             modifiers.flag("async")
@@ -508,7 +508,7 @@ def fence(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         modifiers.drop(("release", "cluster"))
         return lambda: m.events.init_fence(m.state.living())
     modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster"))
-    return _fence(m, beyond)
+    return _fence(m, instruction)
 
 
 def _map_fence(m: Machine, instruction: Instruction) -> Step:

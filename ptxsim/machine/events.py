@@ -128,7 +128,7 @@ class Events:
         """Threads execute a fence that makes the mbarriers they initialised visible to other
         proxies and blocks.
         """
-        self.order.fence(threads, beyond_block=True)
+        self.order.fence(threads, "gpu")
         self.shared.init_fence(threads)
 
     def map_fence(self, threads: np.ndarray, addresses: np.ndarray | None) -> None:

@@ -1,11 +1,13 @@
 """Runs suites of racy and race-free programs that others publish, and writes what ptxsim says of each.
 
     make scorecard SCOR=/path/to/ScoR INDIGO=/path/to/HiRace-Artifact-SC24/indigo [EVERY=10]
+    make scorecard SAMPLES=/path/to/cuda-samples
 
-Nothing of a suite is copied here. ScoR is https://github.com/csl-iisc/ScoR, and the Indigo codes are
-those of https://github.com/JohnJacobsonIII/HiRace-Artifact-SC24. The names of the programs say whether
-they race; the script builds each with `ptxsim nvcc`, unchanged, and runs it with `ptxsim exec`. The
-table goes to docs/scorecard.md between its marks, one row for each program to scorecard.csv.
+Nothing of a suite is copied here. ScoR is https://github.com/csl-iisc/ScoR, the Indigo codes are those
+of https://github.com/JohnJacobsonIII/HiRace-Artifact-SC24, and https://github.com/NVIDIA/cuda-samples
+shows false alarms. The names of the programs say whether they race; the script builds each with `ptxsim
+nvcc`, unchanged, and runs it with `ptxsim exec`. The table goes to docs/scorecard.md between its marks,
+one row for each program to scorecard.csv.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 RACY = re.compile(r"atomicBug|guardBug|raceBug|syncBug")
+BROKEN = re.compile(r"error|undefined reference|No such file")
 THREADS, BLOCKS = 64, 128  # of an Indigo code: a thread, warp or block for each of 100 vertices
 BEGIN, END = "<!-- scorecard -->", "<!-- end of scorecard -->"
 
@@ -32,17 +35,21 @@ BEGIN, END = "<!-- scorecard -->", "<!-- end of scorecard -->"
 @dataclass(frozen=True)
 class Program:
     """A program of a suite. racy: what its name says. options: of nvcc. arguments: its own.
+    text: what it reads from standard input.
 
-    plain: `volatile` is deleted from its source before it is built.
+    plain: `volatile` is deleted from its source before it is built. once: like launches are checked
+    once, as programs that time themselves repeat them.
     """
 
     suite: str
     name: str
-    source: Path
+    sources: tuple[Path, ...]
     racy: bool
     options: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
+    text: str = ""
     plain: bool = False
+    once: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,18 +62,42 @@ class Outcome:
     verdict: str
     kinds: str  # of the faults, with how many of each
     seconds: float  # of building and running
-    message: str  # the first fault or note
+    message: str  # the first race, else the first fault or note
 
 
 def scor(folder: Path) -> Iterator[Program]:
-    """Yield the microbenchmarks of ScoR, as written and without `volatile`.
+    """Yield the microbenchmarks of ScoR, as written and without `volatile`, and its applications.
 
     A volatile access is a relaxed one to PTX, and two of these do not race.
     """
     for source in sorted((folder / "microbenchmarks" / "src").glob("*.cu")):
         racy = source.stem.startswith("race")
-        yield Program("ScoR", source.stem, source, racy)
-        yield Program("ScoR, plain", source.stem, source, racy, plain=True)
+        yield Program("ScoR", source.stem, (source,), racy)
+        yield Program("ScoR, plain", source.stem, (source,), racy, plain=True)
+    for name, text in applications().items():
+        home = folder / "benchmarks" / name
+        # red_main.cu includes the file of its kernels.
+        sources = tuple(sorted(home.glob("*_main.cu" if name == "reduction" else "*.cu")))
+        options = ("-I", str(home), "-DNTHREADS=64", "-DNBLOCKS=4")
+        for racy in (False, True) if sources else ():
+            flags = (*options, "-DRACEY") if racy else options
+            yield Program("ScoR, applications", name, sources, racy, flags, text=text)
+
+
+def applications() -> dict[str, str]:
+    """Return a small input for each application of ScoR."""
+    numbers = [7 * n * n % 13 for n in range(1024)]
+    edges = [(u, v) for u in range(48) for v in range(u + 1, 48) if (u * u + 3 * v) % 11 == 0]
+    inputs = {
+        "1dconv": [9, 256, *numbers[:265]],
+        "graph-coloring": [48, len(edges), *(v for edge in edges for v in edge)],
+        "graph-connectivity": [48, len(edges), *(v for edge in edges for v in edge)],
+        "matrix-multiplication": [2, 128, 4, *numbers[: 2 * 128 + 128 * 4]],
+        "reduction": [1024, *numbers],
+        "rule-110": [256, 2, *(n % 2 for n in numbers[:256])],
+        "uts": [3, 3, 7],
+    }
+    return {name: " ".join(map(str, values)) for name, values in inputs.items()}
 
 
 def indigo(folder: Path) -> Iterator[Program]:
@@ -77,7 +108,20 @@ def indigo(folder: Path) -> Iterator[Program]:
         if "boundsBug" not in source.stem:
             racy = bool(RACY.search(source.stem))
             arguments = (graph, str(THREADS), str(BLOCKS))
-            yield Program("Indigo", source.stem, source, racy, options, arguments)
+            yield Program("Indigo", source.stem, (source,), racy, options, arguments)
+
+
+def samples(folder: Path) -> Iterator[Program]:
+    """Yield CUDA's samples that have kernels of their own, none of which is meant to race."""
+    options = ("-I", str(folder / "Common"), "-lcublas", "-lcuda", "-Xcompiler=-fopenmp")
+    for home in sorted((folder / "Samples").glob("*/*")):
+        sources = tuple(s for s in sorted(home.glob("*")) if s.suffix in (".cu", ".cpp", ".c"))
+        if any(source.suffix == ".cu" for source in sources):
+            # Some sources are included by others, or compiled as the program runs.
+            texts = "".join(source.read_text(errors="replace") for source in sources)
+            sources = tuple(s for s in sources if f'{s.name}"' not in texts)
+            flags = ("-I", str(home), *options)
+            yield Program("CUDA samples", home.name, sources, False, flags, once=True)
 
 
 def outcome(program: Program, limit_s: float) -> Outcome:
@@ -92,21 +136,26 @@ def outcome(program: Program, limit_s: float) -> Outcome:
         )
 
     with tempfile.TemporaryDirectory(prefix="scorecard-") as temporary:
-        folder, source = Path(temporary), program.source
+        folder, sources = Path(temporary), program.sources
         if program.plain:
-            source = folder / source.name
-            source.write_text(re.sub(r"\bvolatile\b ?", "", program.source.read_text()))
+            sources = tuple(folder / source.name for source in sources)
+            for source, copy in zip(program.sources, sources, strict=True):
+                copy.write_text(re.sub(r"\bvolatile\b ?", "", source.read_text()))
         build = [*command, "nvcc", "-o", str(folder / "program"), *program.options]
-        done = subprocess.run([*build, str(source)], capture_output=True, text=True)
+        done = subprocess.run([*build, *map(str, sources)], capture_output=True, text=True)
         if done.returncode:
-            return told("does not build", message=(done.stderr.strip().splitlines() or [""])[-1])
+            lines = [line for line in done.stderr.splitlines() if BROKEN.search(line)]
+            message = re.sub(r"/\S*/", "", (lines or [done.stderr])[0])
+            return told("does not build", message=message)
         run = [*command, "exec", "--quiet", "--sarif", "faults.sarif", "--report", "report.json"]
+        run += ["--once"] if program.once else []
         try:
             done = subprocess.run(
                 [*run, "./program", *program.arguments],
                 cwd=folder,
                 capture_output=True,
                 text=True,
+                input=program.text,
                 timeout=limit_s,
             )
         except subprocess.TimeoutExpired:
@@ -115,12 +164,19 @@ def outcome(program: Program, limit_s: float) -> Outcome:
             return told("no report", message=(done.stderr.strip().splitlines() or [""])[-1])
         faults = json.loads((folder / "faults.sarif").read_text())["runs"][0]["results"]
         launches = json.loads((folder / "report.json").read_text())["launches"]
+    if not faults and (done.returncode or not launches):
+        why = f"exit code {done.returncode}" if done.returncode else "no launch"
+        lines = (done.stderr + done.stdout).strip().splitlines()
+        return told(why, message=(lines or [""])[-1])
+    faults.sort(key=lambda fault: fault["ruleId"] != "race")
     kinds = Counter(fault["ruleId"] for fault in faults)
     notes = [note for launch in launches for note in launch["notes"]]
     messages = [fault["message"]["text"] for fault in faults] or notes
     verdict = (
         "race" if kinds["race"] else "other fault" if faults else "note" if notes else "silent"
     )
+    if faults and all("is not emulated" in message for message in messages):
+        verdict = "not supported"
     words = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
     return told(verdict, words, messages[0] if messages else "")
 
@@ -128,32 +184,41 @@ def outcome(program: Program, limit_s: float) -> Outcome:
 def table(outcomes: list[Outcome]) -> str:
     """Return the counts of each suite as Markdown, and the programs whose verdict is not their name's."""
     verdicts = ["race", "note", "silent", "other fault"]
-    lines = ["| suite | by its name | programs | " + " | ".join(verdicts) + " | no verdict |"]
-    lines.append("|---|---|" + "---|" * (len(verdicts) + 2))
+    lines = ["| suite | by its name | programs | " + " | ".join(verdicts)]
+    lines[0] += " | no verdict | seconds |"
+    lines.append("|---|---|" + "---|" * (len(verdicts) + 3))
     for suite, racy in dict.fromkeys((o.suite, o.racy) for o in outcomes):
-        told = Counter(o.verdict for o in outcomes if (o.suite, o.racy) == (suite, racy))
+        rows = [o for o in outcomes if (o.suite, o.racy) == (suite, racy)]
+        told = Counter(o.verdict for o in rows)
         cells = [told[verdict] for verdict in verdicts]
         total = sum(told.values())
         name = "racy" if racy else "race-free"
-        row = [suite, name, total, *cells, total - sum(cells)]
+        seconds = sum(o.seconds for o in rows)
+        row = [suite, name, total, *cells, total - sum(cells), f"{seconds:.0f}"]
         lines.append("| " + " | ".join(map(str, row)) + " |")
     odd = [o for o in outcomes if (o.verdict != "race") if o.racy or o.verdict != "silent"]
     odd += [o for o in outcomes if not o.racy and o.verdict == "race"]
     lines += [
         "",
-        "| suite | program | by its name | verdict | first message |",
-        "|---|---|---|---|---|",
+        "| suite | program | by its name | verdict | seconds | first message |",
+        "|---|---|---|---|---|---|",
     ]
     for o in odd:
         message = o.message.replace("|", "\\|")[:120]
         name = "racy" if o.racy else "race-free"
-        lines.append(f"| {o.suite} | {o.program} | {name} | {o.verdict} | {message} |")
+        lines.append(
+            f"| {o.suite} | {o.program} | {name} | {o.verdict} | {o.seconds:.0f} | {message} |"
+        )
     return "\n".join(lines)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Run published race suites on ptxsim.")
-    suites: dict[str, Callable[[Path], Iterator[Program]]] = {"scor": scor, "indigo": indigo}
+    suites: dict[str, Callable[[Path], Iterator[Program]]] = {
+        "scor": scor,
+        "indigo": indigo,
+        "samples": samples,
+    }
     for name in suites:
         parser.add_argument(f"--{name}", type=Path, metavar="DIR", help="where the suite lies")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="run each N-th program")
@@ -169,7 +234,7 @@ def main() -> None:
                 parser.error(f"--{name} {folder}: no program of the suite lies there")
             programs += own[:: options.every]
     if not programs:
-        parser.error("no suite is named; allowed: --scor DIR, --indigo DIR")
+        parser.error("no suite is named; allowed: --scor DIR, --indigo DIR, --samples DIR")
     with ThreadPoolExecutor(options.jobs) as pool:
         outcomes = list(pool.map(lambda program: outcome(program, options.limit), programs))
     if options.out:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -70,6 +71,32 @@ def test_only_some_blocks(command, capsys):
     assert (made[3, 1] == 2).all() and (made[7, 0] == 2).all() and made.sum() == 2 * 2 * 32
     assert command("scale", "k.ptx", *arguments, "--blocks", "2,0") == 2
     assert "--blocks 2,0: the grid has 2x8x1 blocks, counted from 0" in capsys.readouterr().err
+
+
+# Block 0 writes only where block 1 was first, which a relaxed swap tells; or both swap alone.
+SWAPS = """.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 data) {
+.reg .b64 %d; .reg .b32 %b, %v; .reg .pred %p; ld.param.u64 %d, [data]; mov.u32 %b, %ctaid.x; add.u32 %b, %b, 1;
+setp.eq.u32 %p, %b, 2; @%p st.global.u32 [%d+4], 8;
+atom.global.cas.b32 %v, [%d], 0, %b; setp.eq.u32 %p, %v, 2; @%p st.global.u32 [%d+4], 7; exit; }"""
+
+
+@pytest.mark.parametrize(
+    ("text", "orders", "code", "message"),
+    [
+        (SWAPS, "1", 0, ""),
+        (SWAPS, "2", 1, "race in global memory: .* in the opposite order"),
+        (SWAPS.replace("st.global.u32 [%d+4]", "mov.u32 %v"), "1", 0, ""),
+        (SWAPS.replace("st.global.u32 [%d+4]", "mov.u32 %v"), "2", 4, "argument 0 is left other"),
+    ],
+)
+def test_a_launch_in_the_opposite_order(text, orders, code, message, tmp_path, capsys):
+    (tmp_path / "k.ptx").write_text(text)
+    options = [*launch_options(2, 1, "zeros:i32:4"), "--orders", orders]
+    assert main(["run", str(tmp_path / "k.ptx"), *options]) == code
+    assert re.search(message, capsys.readouterr().err)
 
 
 def test_flags_of_nvcc(command, capsys):

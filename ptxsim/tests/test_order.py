@@ -336,6 +336,76 @@ setp.ne.u32 %p, %b, 0; @%p bra OTHERS; {first} exit; OTHERS: {second} exit;
     )
 
 
+IN_CLUSTERS = (
+    HEADER
+    + """.visible .entry k(.param .u64 data, .param .u64 flag) .explicitcluster .reqnctapercluster 2, 2, 1 {
+.reg .b64 %d, %f; .reg .b32 %b, %c, %v; .reg .pred %p; ld.param.u64 %d, [data]; ld.param.u64 %f, [flag];
+mov.u32 %b, %tid.x; setp.ne.u32 %p, %b, 0; @%p exit; mov.u32 %b, %ctaid.x; mov.u32 %c, %ctaid.y;
+mad.lo.u32 %b, %c, 4, %b; setp.eq.u32 %p, %b, 0; @%p bra FIRST; setp.ne.u32 %p, %b, READER; @%p exit;
+SECOND exit; FIRST: WRITE exit; }"""
+)
+STORE = "st.global.u32 [%d], 7;"
+WAIT = "A: ld.{}.global.u32 %v, [%f]; setp.eq.u32 %p, %v, 0; @%p bra A; {} ld.global.u32 %v, [%d];"
+CLUSTER_CASES = {
+    "release": (f"{STORE} st.release.cluster.global.u32 [%f], 1;", WAIT.format("acquire.gpu", "")),
+    "acquire": (f"{STORE} st.release.gpu.global.u32 [%f], 1;", WAIT.format("acquire.cluster", "")),
+    "fence before": (
+        f"{STORE} fence.acq_rel.cluster; st.relaxed.gpu.global.u32 [%f], 1;",
+        WAIT.format("acquire.gpu", ""),
+    ),
+    "fence after": (
+        f"{STORE} fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%f], 1;",
+        WAIT.format("relaxed.gpu", "fence.acq_rel.cluster;"),
+    ),
+    "atomics": (
+        "red.relaxed.cluster.global.add.u32 [%d], 1;",
+        "red.relaxed.gpu.global.add.u32 [%d], 1;",
+    ),
+    "read": ("ld.relaxed.cluster.global.u32 %v, [%d];", "st.relaxed.gpu.global.u32 [%d], 1;"),
+}
+
+
+@pytest.mark.parametrize("lanes", [128, 16_384])
+@pytest.mark.parametrize("reader", [1, 5, 2, 4])
+@pytest.mark.parametrize("case", CLUSTER_CASES)
+def test_the_scope_of_a_cluster_ends_with_it(case, reader, lanes):
+    """Blocks (0, 0), (1, 0), (0, 1), (1, 1) are one cluster; numbers here are x + 4y."""
+    first, second = CLUSTER_CASES[case]
+    text = IN_CLUSTERS.replace("READER", str(reader)).replace("SECOND", second)
+    kernel, limits = ptxsim.load(text.replace("WRITE", first)), ptxsim.Limits(lanes=lanes)
+    arrays = [numbers(1), numbers(1)]
+    done = kernel.launch((4, 2), 32, arrays, limits=limits, stop_at_first=False)
+    # A relaxed read without a fence that reaches far enough is a note.
+    noted = case == "fence after" and reader == 2
+    assert bool(done.faults) == (reader == 2 and not noted)
+    assert [re.search(RELAXED, note) is not None for note in done.notes] == [True] * noted
+    assert all("race in global memory" in str(fault) for fault in done.faults)
+    if case in ("atomics", "read"):
+        assert all("one of the two is of cluster scope (.cluster)" in str(f) for f in done.faults)
+
+
+@pytest.mark.parametrize("reader", [5, 2])
+def test_a_fence_of_the_cluster_passes_on_what_was_learnt(reader):
+    """Block (0, 1) hands on to its cluster what block (0, 0) did."""
+    wait = WAIT.format("acquire.gpu", "")
+    middle = f"{wait.replace('A', 'B')} fence.acq_rel.cluster; st.relaxed.gpu.global.u32 [%f+4], 1; exit;"
+    text = IN_CLUSTERS.replace(
+        "READER; @%p", f"{reader}; setp.eq.u32 %q, %b, 4; @%q bra MIDDLE; @%p"
+    )
+    text = text.replace("%p;", "%p, %q;", 1).replace("SECOND", wait.replace("%f", "%f+4"))
+    text = text.replace("WRITE", f"{STORE} st.release.gpu.global.u32 [%f], 1;")
+    kernel = ptxsim.load(text.replace("FIRST: ", f"MIDDLE: {middle} FIRST: "))
+    done = kernel.launch((4, 2), 32, [numbers(1), numbers(2)], stop_at_first=False)
+    assert bool(done.faults) == (reader == 2) and not done.notes
+
+
+@pytest.mark.parametrize("blocks", [(2, 2), (4, 2)])
+def test_atomics_of_one_cluster_at_once(blocks):
+    text = IN_CLUSTERS[: IN_CLUSTERS.index("mov")] + "red.relaxed.cluster.global.add.u32 [%d], 1; }"
+    done = ptxsim.load(text).launch(blocks, 32, [numbers(1), numbers(1)], stop_at_first=False)
+    assert bool(done.faults) == (blocks == (4, 2))
+
+
 SEQUENCE = """.version 8.0
 .target sm_90
 .address_size 64
