@@ -41,7 +41,7 @@ function instructive() {
 /** Whether it passed, its idea, limiter and counters before and after, and what head comment and documents say. */
 async function showWhy(kernel, over, lens, old) {
   const { idea, dtype, worklog } = KERNELS.get(kernel), changed = STEPS.get(kernel)?.changed;
-  fill('lens-checks', lens.passed ? lens.checks : el('strong', { class: 'worse' }, lens.checks.join(' ')));
+  fill('lens-checks', lens.passed ? lens.checks.join('\n') : el('strong', { class: 'worse' }, lens.checks.join('\n')));
   fill('lens-title', labelOf(kernel), ' ', el('span', { class: 'small' }, `${dtype}, ${groupName(worklog)}`));
   fill('lens-idea', sentence(idea), changed ? ` Against ${labelOf(over)}: ${changed}.` : '');
   const steps = known => known.filter(name => DATA.lenses.includes(name));

@@ -19,7 +19,8 @@ from analysis.explorer.page import written
 from analysis.results import Results, of_options
 from contracts import read_json, write_text
 from contracts.rows import Lens
-from contracts.worklogs import OURS
+
+OWN = "own"  # the worklog of what is in none
 
 
 def page(kernel: Lens, over: Lens | None, results: Results) -> str:
@@ -34,7 +35,7 @@ def page(kernel: Lens, over: Lens | None, results: Results) -> str:
         "views": ["lens"],
         "gpus": [gpu(results)],
         "kernels": own,
-        "worklogs": worklogs(results.variants),
+        "worklogs": worklogs(results.variants) | {OWN: {"short": "not in the catalogue"}},
         "steps": [{key: step[key] for key in STEP} for step in steps],
         "lenses": list(shown),
         "ladders": [],
@@ -54,7 +55,7 @@ def page(kernel: Lens, over: Lens | None, results: Results) -> str:
 def entry(lens: Lens) -> dict[str, Any]:
     """A kernel that is not in the catalogue, as `kernels` has those that are."""
     fields = ("label", "dtype", "idea", "builds_on", "source")
-    return {"worklog": OURS, "kind": "kernel"} | {key: getattr(lens, key) for key in fields}
+    return {"worklog": OWN, "kind": "kernel"} | {key: getattr(lens, key) for key in fields}
 
 
 def options(parser: argparse.ArgumentParser) -> None:

@@ -106,19 +106,23 @@ def content(
 
     gpu: whose minimum cycles `costs` has. checks: how the checks went, the failures first.
 
-    Raises `UserError` for a kernel without line information, and where it cannot be emulated.
+    Raises `UserError` for a kernel without line information.
     """
     program, cubin = kernel.program, build_dir / f"{variant.name}.cubin"
     known = locations(program)
     if not known:
         raise UserError(f"{variant.name}: no line information; compile with nvcc -lineinfo")
+    first, counters, traffic, unknown = FirstAccesses(), Counters(), Traffic(), costs.unknown
+    try:
+        with launching.refusals():
+            kernel.launch(**small_launch(variant), observers=[first, counters, traffic])
+    except UserError as error:  # What ran until then is shown.
+        unknown = str(error)
+    small = {stats.instruction.pc: stats for stats in counters.by_instruction()}
+    work = Work.observed(counters, traffic)
+    if costs.predicted is not None:
+        counters, work = costs.predicted.counters, costs.predicted.work
     with launching.refusals():
-        first, counters, traffic = FirstAccesses(), Counters(), Traffic()
-        kernel.launch(**small_launch(variant), observers=[first, counters, traffic])
-        small = {stats.instruction.pc: stats for stats in counters.by_instruction()}
-        work = Work.observed(counters, traffic)
-        if costs.predicted is not None:
-            counters, work = costs.predicted.counters, costs.predicted.work
         function = sass.read(cubin, kernel.name)
         executed = block_counts.executions(function, program.code, work.executed)
     chains = Chains(variant, known.values())
@@ -142,7 +146,7 @@ def content(
         "builds_on": variant.builds_on,
         "source": name,
         "launch": costs.launch,
-        "unknown": costs.unknown,
+        "unknown": unknown,
         "files": list(chains.files),
         "sources": chains.sources,
         "chains": [list(map(list, chain)) for chain in chains.chains],
