@@ -1143,7 +1143,7 @@ class Lens(Document):
     builds_on: str | None = column("the rung that it is compared with")
     source: str | None = column("of `files`, the kernel's own; null where no code is of it")
     launch: str = column("whose costs these are, in words")
-    unknown: str | None = column("why there are no costs")
+    unknown: str | None = column("why the costs are not predicted")
     files: list[str] = column("of the project and of the kernel's own folder")
     sources: dict[str, str] = column("the text of each of these files")
     chains: list[list[list[int]]]

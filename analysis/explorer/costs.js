@@ -1,7 +1,7 @@
 // What each line of a kernel costs, from the data of lenses.py: chains of lines, machine code, accesses.
 
 const MERGED_CYCLES = 2; // a merged load takes so many cycles more to issue
-const COSTS = { // of a line: label, what it counts, whether less is better
+const COSTS = { // of a line: label, and what it counts
   issue: ['Issue cycles', 'cycles in which a scheduler issues its machine code, of all warps'],
   wavefronts: ['Wavefronts', 'passes through shared memory'],
   ideal: ['Ideal', 'wavefronts without bank conflicts'],

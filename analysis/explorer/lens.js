@@ -73,16 +73,19 @@ function stallTable(gpu, kernel, over, n) {
 function predictedTable(kernel, over, lens, old) {
   if (lens.unknown) return el('p', { class: 'note' }, `The emulator predicts no counters: ${lens.unknown}. Costs: ${lens.launch}.`);
   const units = Object.keys(lens.cycles).filter(unit => unit in DATA.units).sort((x, y) => lens.cycles[y] - lens.cycles[x]);
-  const top = cycles => DATA.units[Object.keys(cycles ?? {}).filter(unit => unit in DATA.units)
-    .reduce((x, y) => (cycles[y] > cycles[x] ? y : x), units[0])];
-  const of = (label, x, y, better) => compareRow(label, old ? [x, y] : [y, y], '', better);
+  const largest = ({ cycles }) => DATA.units[Object.keys(cycles).filter(unit => unit in DATA.units).reduce((x, y) => (cycles[y] > cycles[x] ? y : x))];
+  const note = el('p', { class: 'note' },
+    `Limiter: the unit with the most minimum cycles on an ${lens.gpu}. All of this is predicted by ptxsim; nothing was timed.`);
+  if (!old || old.unknown) {
+    const rows = units.slice(0, 4).map(unit => [`${DATA.units[unit]}, minimum cycles`, number(lens.cycles[unit])]);
+    return [table([lens.launch, labelOf(kernel)], [['Limiter', largest(lens)], ...rows]), note];
+  }
   const moved = Object.keys(lens.totals).filter(key => DATA.counters[key]?.[2]
-    && Math.abs(lens.totals[key] - (old?.totals[key] ?? 0)) > MOVED * Math.abs(lens.totals[key]));
-  const rows = [['Limiter', wordsCell(old ? top(old.cycles) : '–'), wordsCell(top(lens.cycles)), ''],
-    ...units.slice(0, 4).map(unit => of(`${DATA.units[unit]}, minimum cycles`, old?.cycles[unit], lens.cycles[unit], -1)),
-    ...(old ? moved : []).map(key => of(DATA.counters[key][0], old.totals[key], lens.totals[key], DATA.counters[key][2]))];
-  return [table([lens.launch, old ? labelOf(over) : '', labelOf(kernel), 'change'], rows), el('p', { class: 'note' },
-    `Limiter: the unit with the most minimum cycles on an ${lens.gpu}. All of this is predicted by ptxsim; nothing was timed.`)];
+    && Math.abs(lens.totals[key] - (old.totals[key] ?? 0)) > MOVED * Math.abs(lens.totals[key]));
+  const rows = [['Limiter', wordsCell(largest(old)), wordsCell(largest(lens)), ''],
+    ...units.slice(0, 4).map(unit => compareRow(`${DATA.units[unit]}, minimum cycles`, [old.cycles[unit], lens.cycles[unit]], '', -1)),
+    ...moved.map(key => compareRow(DATA.counters[key][0], [old.totals[key], lens.totals[key]], '', DATA.counters[key][2]))];
+  return [table([lens.launch, labelOf(over), labelOf(kernel), 'change'], rows), note];
 }
 
 /** Markdown of the documents as elements: paragraphs, items, code, tables, bold; of links the words. */
@@ -288,14 +291,19 @@ function showLine(line) {
       el('div', { id: 'lens-access' }, access && [accessChoice(own, access), accessPicture(access)])));
 }
 
-const chosenAccess = accesses => accesses.find(access => String(access.ptx_line) === state.access)
-  ?? accesses.reduce((x, y) => (y.wavefronts - y.ideal > (x?.wavefronts ?? 0) - (x?.ideal ?? 0) || !x ? y : x), null);
+/** The access in the state, else the one with the most wavefronts or sectors that are not needed. */
+function chosenAccess(accesses) {
+  const wasted = access => access.wavefronts - access.ideal + access.sectors - access.ideal_sectors;
+  return accesses.find(access => String(access.ptx_line) === state.access)
+    ?? accesses.reduce((x, y) => (!x || wasted(y) > wasted(x) ? y : x), null);
+}
 
 /** A select of the accesses of the line, where there are several. */
 function accessChoice(accesses, chosen) {
   if (accesses.length < 2) return '';
-  const each = access => (access.space === 'shared' ? `${number(access.wavefronts / access.requests)} wavefronts`
-    : `${number(access.sectors / access.requests)} sectors`);
+  const some = (count, unit) => `${number(count)} ${unit}${count === 1 ? '' : 's'}`;
+  const each = access => (access.space === 'shared' ? some(access.wavefronts / access.requests, 'wavefront')
+    : some(access.sectors / access.requests, 'sector'));
   const options = accesses.map(access => el('option', { value: access.ptx_line, selected: access === chosen },
     `PTX line ${access.ptx_line}: ${access.instruction}, ${each(access)}`));
   const write = event => {
@@ -360,7 +368,7 @@ function bankPicture(access, { warp, addresses }) {
     }));
   const waste = served.length > ideal ? `, ${ideal} would do: a ${Math.ceil(served.length / ideal)}-way bank conflict` : ', no conflict';
   const doubled = access.requests && access.wavefronts / access.requests >= 2 * served.length && access.kind === 'cp_async';
-  return [el('p', {}, `Warp ${warp}, first execution: `, el('strong', {}, `${served.length} wavefront${served.length > 1 ? 's' : ''}${waste}`), '. ',
+  return [el('p', {}, `Warp ${warp}, first execution in a launch of one tile of C: `, el('strong', {}, `${served.length} wavefront${served.length > 1 ? 's' : ''}${waste}`), '. ',
     doubled && 'Nsight Compute counts each of these twice. ',
     'Each row is a wavefront, each column a bank; a cell names the lane that is served, + where more lanes want the word.'),
   scrolled('Banks of the access', laneTable(['bank', ...Array.from({ length: 32 }, (_, bank) => bank)], [...served.map(wave), laneRow(ofLane)]))];
@@ -370,7 +378,7 @@ function sectorPicture(access, { warp, addresses }) {
   const touched = sectors(addresses, access.width), bytes = touched.reduce((sum, { used }) => sum + used, 0);
   const row = ({ address, lanes, used }, i) => el('tr', { class: `hue${i % HUES}` }, el('th', { scope: 'row' }, `byte ${address}`),
     el('td', { class: 'taken', 'data-lanes': lanes.join(' ') }, lanesText(lanes)), el('td', {}, `${Math.min(32, used)} of 32`));
-  return [el('p', {}, `Warp ${warp}, first execution: `, el('strong', {}, `${touched.length} sector${touched.length > 1 ? 's' : ''}, `,
+  return [el('p', {}, `Warp ${warp}, first execution in a launch of one tile of C: `, el('strong', {}, `${touched.length} sector${touched.length > 1 ? 's' : ''}, `,
     `${number(bytes / touched.length)} of 32 bytes used of each`), '. Addresses count from a line of 128 bytes.'),
   scrolled('Sectors of the access', el('table', { class: 'lanes' }, el('tbody', {}, laneRow(lane => touched.findIndex(({ lanes }) => lanes.includes(lane))))),
     laneTable(['sector', 'lanes', 'bytes used'], touched.map(row)))];

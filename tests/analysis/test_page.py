@@ -444,3 +444,14 @@ def test_the_page_s_wavefronts_are_those_that_were_counted(chromium: Any, made: 
         script_of_all = f"{script} return arguments[0].map(access => {call}.length)"
         counts = chromium.execute_script(script_of_all, whole)
         assert counts == [a["wavefronts"] // a["requests"] for a in whole] and counts, path.name
+
+
+def test_a_browser_that_cannot_unpack_the_page_is_told_so(shown: Shown) -> None:
+    source = {"source": "delete window.DecompressionStream"}
+    script = shown.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
+    try:
+        shown.browser.get("about:blank")
+        shown.browser.get(shown.page.as_uri())
+        shown.until(lambda: "DecompressionStream" in shown.text("#unknown"))
+    finally:
+        shown.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
