@@ -9,6 +9,7 @@ let pane = {}; // what is drawn now: kernel, file and code; lens, costs, and row
 
 views.lens = async () => {
   const known = DATA.lenses;
+  byId('lens-panes').hidden = !known.length;
   if (!known.length) {
     return fill('lens-why', empty('No kernel was emulated before this page was made: snakemake --cores 1 lens explorer.'));
   }
