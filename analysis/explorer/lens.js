@@ -3,8 +3,6 @@
 const ROW_PIXELS = 18, HEAD_ROWS = 3; // as in page.css
 const FIRST_LENS = 'sgemm_at_swizzle'; // the kernel that the view opens on
 const HUES = 8;
-/** What other scripts draw into the view: functions of (element, variant), by the name of their slot, `tile` or `predict`. */
-const lensSlots = {};
 let pane = {}; // what is drawn now: kernel, file and code; lens, costs, and rows by line
 
 views.lens = async () => {
@@ -19,7 +17,11 @@ views.lens = async () => {
   const file = oneOf('file', lens.files, lens.source ?? lens.files[0]), code = oneOf('code', ['sass', 'ptx']);
   controls(choice('kernel', 'Kernel', kernelOptions(known), kernel, ['file', 'line', 'access']),
     choice('file', 'File', lens.files.map(name => [name, name.split('/').at(-1)]), file, ['line', 'access']), gpuChoice());
-  await showWhy(kernel, over, lens, old);
+  const gpu = chosenGpu();
+  if (gpu) await readNumbers(gpu);
+  const step = gpu ? stepOf(gpu, kernel, 4096) : null, hidden = isHidden(step);
+  await showWhy(kernel, over, lens, old, step);
+  for (const id of ['lens-cost-pane', 'lens-note', 'lens-line']) byId(id).hidden = hidden;
   const drawn = [kernel, file, code].join(' ');
   if (pane.drawn !== drawn) drawPanes({ drawn, kernel, over, lens, old, file, code });
   const line = Number(oneOf('line', [...pane.costs.keys()].map(String), String(instructive())));
@@ -39,27 +41,26 @@ function instructive() {
 
 // ---- why -------------------------------------------------------------------------------------------------------------
 
-/** Whether it passed, its idea, limiter and counters before and after, and what head comment and documents say. */
-async function showWhy(kernel, over, lens, old) {
-  const { idea, dtype, worklog } = KERNELS.get(kernel), changed = STEPS.get(kernel)?.changed;
+/** Whether it passed, its idea, limiter and counters before and after, its tile, and what head comment and documents say.
+ *  step: of `stepOf`, which the reader may be asked to predict. */
+async function showWhy(kernel, over, lens, old, step) {
+  const { idea, dtype, worklog } = KERNELS.get(kernel), changed = STEPS.get(kernel)?.changed, gpu = chosenGpu();
   fill('lens-checks', lens.passed ? lens.checks.join('\n') : el('strong', { class: 'worse' }, lens.checks.join('\n')));
   fill('lens-title', labelOf(kernel), ' ', el('span', { class: 'small' }, `${dtype}, ${groupName(worklog)}`));
   fill('lens-idea', sentence(idea), changed ? ` Against ${labelOf(over)}: ${changed}.` : '');
   const steps = known => known.filter(name => DATA.lenses.includes(name));
   const to = (name, text) => link(text, { kernel: name, file: '', line: '', access: '' });
   fill('lens-steps', steps([over]).map(name => to(name, `← ${labelOf(name)}`)), ' ',
-    steps([...KERNELS.keys()].filter(name => before(name) === kernel)).map(name => [to(name, `${labelOf(name)} →`), ' ']));
-  const gpu = chosenGpu();
-  if (gpu) await readNumbers(gpu);
-  const both = gpu && over ? profiled(gpu, [kernel, over]) : [], n = both.includes(4096) ? 4096 : both[0];
-  const facts = n ? [stepTable(gpu, kernel, over, n), stallTable(gpu, kernel, over, n)] : predictedTable(kernel, over, lens, old);
-  fill('lens-facts', facts, el('p', { class: 'note' }, n ? `${gpuText(gpu)}, ${protocol(gpu)}.`
-    : gpu && over && `${gpuText(gpu)}, ${protocol(gpu)}: Nsight Compute did not profile both kernels.`));
+    steps([...KERNELS.keys()].filter(name => before(name) === kernel)).map(name => [to(name, `${labelOf(name)} →`), ' ']), over && gpu && predictSwitch('lens-to-predict'));
+  const measured = gpu && `${gpuText(gpu)}, ${protocol(gpu)}`, hidden = isHidden(step);
+  mountPredict(byId('lens-predict'), step);
+  fill('lens-facts', hidden ? '' : step ? [stepTable(gpu, kernel, over, step.n), stallTable(gpu, kernel, over, step.n)]
+    : predictedTable(kernel, over, lens, old), el('p', { class: 'note' }, step ? `${measured}.`
+    : gpu && over && `${measured}: Nsight Compute did not profile both kernels.`));
   const said = (await part('explanations'))[kernel], head = await headComment(KERNELS.get(kernel));
   if (head && said) head.open = false;
-  fill('lens-said', said && el('details', { open: !narrow() }, el('summary', {}, `Why: ${said.file}`), markdown(said.text)),
-    head);
-  for (const [slot, draw] of Object.entries(lensSlots)) await draw(byId(`lens-${slot}`), kernel);
+  fill('lens-said', hidden ? '' : [said && el('details', { open: !narrow() }, el('summary', {}, `Why: ${said.file}`), markdown(said.text)), head]);
+  mountPicture(byId('lens-tile'), KERNELS.get(kernel), await part('sources'));
 }
 
 function stallTable(gpu, kernel, over, n) {

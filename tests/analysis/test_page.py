@@ -455,3 +455,17 @@ def test_a_browser_that_cannot_unpack_the_page_is_told_so(shown: Shown) -> None:
         shown.until(lambda: "DecompressionStream" in shown.text("#unknown"))
     finally:
         shown.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+
+
+def test_the_lens_hides_the_result_of_a_step_that_is_to_be_predicted(shown: Shown) -> None:
+    shown.open(kernel="sgemm_at_swizzle", predict="yes")
+    shown.script("location.hash = '#view=lens&kernel=sgemm_at_swizzle&predict=yes'")
+    shown.until(lambda: shown.script("return document.body.dataset.ready") == "lens")
+    seen = {pane: shown.one(f"#{pane}").is_displayed() for pane in COLUMNS}
+    assert list(seen.values()) == [True, True, False] and shown.all("#lens-predict form")
+    assert not shown.all("#lens-facts table") and not shown.text("#lens-said")
+    ids = shown.script("return [...document.querySelectorAll('[id]')].map(node => node.id)")
+    assert sorted(set(ids)) == sorted(ids)
+    shown.one("#lens-to-predict").click()
+    shown.until(lambda: shown.one("#lens-cost-pane").is_displayed())
+    assert shown.all("#lens-tile svg")
