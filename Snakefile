@@ -130,10 +130,12 @@ onsuccess:
         print("\n".join(PLAN.summary()))
 
 
-# Snakemake itself says only that no rule makes a misspelt name.
+# Snakemake itself says only that no rule makes a misspelt name. A workflow that includes this one may
+# have rules of its own.
+_is_main = Path(workflow.main_snakefile) == Path(workflow.basedir, "Snakefile")
 _rules = [rule.name for rule in workflow.rules]
 _outputs = [output for rule in workflow.rules for output in rule.output]
-for _word in TARGETS:
+for _word in TARGETS if _is_main else ():
     if _word.startswith("results/"):
         _is_known = Path(_word).exists() or any(output.match(_word) for output in _outputs)
         _names = [str(output) for output in _outputs]

@@ -23,6 +23,7 @@ COMMANDS = {
     "findings": ("what the measurements show", "analysis.findings"),
     "readme": ("README's table and findings", "analysis.readme"),
     "explorer": ("the page on which a reader chooses what to see", "analysis.explorer.page"),
+    "lens": ("the page of one kernel: what each line costs", "analysis.explorer.one"),
     "compare": ("two variants side by side", "analysis.compare"),
     "reproduce": ("measurements beside an archive's", "analysis.reproduce"),
     "render": ("paper and supplement", "analysis.render"),

@@ -204,8 +204,11 @@ def write_json(
     value: Any,
     *,
     only_if_changed: bool = False,
+    indent: int | None = 2,
 ) -> None:
     """Write `value` as JSON under `model`; keys stand in the order given, or in the model's.
+
+    indent: spaces a level; None for one line.
 
     Raises `UserError` for a value that breaks the model, with nothing written.
     """
@@ -213,7 +216,7 @@ def write_json(
         value = value.model_dump(exclude_unset=True)
     validated(value, model, path)
     try:
-        text = json.dumps(value, indent=2, allow_nan=False) + "\n"
+        text = json.dumps(value, indent=indent, allow_nan=False) + "\n"
     except ValueError as error:  # in a part that the model leaves open
         raise UserError(
             f"{path}: NaN or infinity is not allowed; allowed: finite numbers"

@@ -1092,3 +1092,66 @@ class BankPicture(Document):
     title: str
     text: str
     accesses: list[ShownAccess]
+
+
+class LensLanes(Document):
+    """The lanes of one warp at an access, at its first execution."""
+
+    warp: int = column("its number in the block", ge=0)
+    addresses: list[int | None] = column(
+        "32 byte addresses, null where a lane is not active: of shared memory within the block's, "
+        "of global memory from the 128-byte line of the smallest one"
+    )
+
+
+class LensAccess(Document):
+    """An instruction of the PTX that accesses memory, and what it costs in the whole launch."""
+
+    ptx_line: int = column(ge=1)
+    instruction: str = column("its name in the PTX")
+    chain: int | None = column("index of `chains`; null where its line is not known")
+    space: Literal["shared", "global", "local"]
+    kind: Literal["ld", "st", "atom", "ldmatrix", "cp_async", "bulk_ld", "bulk_st", "wgmma"]
+    width: int = column("a lane accesses, merged as ptxas does", unit="byte")
+    executed: int = column("times, by warp")
+    requests: int = column("by warps with a thread that accessed memory")
+    wavefronts: int = column("of shared memory")
+    ideal: int = column("wavefronts that would do without a conflict")
+    ways: int = column("the worst conflict of a request; 0 where it has no wavefronts")
+    sectors: int = column("of global or local memory, 32 bytes each")
+    ideal_sectors: int = column("sectors that the bytes fill")
+    used: int = column("distinct bytes wanted of the sectors", unit="byte")
+    merged_loads: float = column("wide loads that take two cycles more to issue")
+    merged_into: int | None = column("line of the PTX whose wide load does its work, too")
+    shared: LensLanes | None = column("null where no warp's lanes address it")
+    global_: LensLanes | None = column("the same of global memory", alias="global")
+
+
+class Lens(Document):
+    """lens/NAME.json: a kernel's source, PTX and machine code, and what each line costs.
+
+    A chain is a line of the source, then the line that calls its function where that is inlined,
+    and so on, as [index of `files`, line]. A line of the PTX is [number, text, chain]; one of the
+    machine code is [address, text, line of the PTX, chain, executions by warp, cycles to issue],
+    and a label has no address.
+    """
+
+    variant: str
+    label: str
+    dtype: str
+    idea: str
+    builds_on: str | None = column("the rung that it is compared with")
+    source: str | None = column("of `files`, the kernel's own; null where no code is of it")
+    launch: str = column("whose costs these are, in words")
+    unknown: str | None = column("why the costs are not predicted")
+    files: list[str] = column("of the project and of the kernel's own folder")
+    sources: dict[str, str] = column("the text of each of these files")
+    chains: list[list[list[int]]]
+    ptx: list[list[int | str | None]]
+    sass: list[list[int | str | float | None]]
+    accesses: list[LensAccess]
+    totals: dict[str, float] = column("counters of the launch, by ncu's names")
+    gpu: str = column("whose minimum cycles these are")
+    cycles: dict[str, float] = column("minimum cycles an SM by unit; empty where not known")
+    checks: list[str] = column("how its checks went, a line each, the failures first")
+    passed: bool

@@ -9,20 +9,22 @@ import csv
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from analysis import counters, ladders
+from analysis.explorer import lenses
 from analysis.results import Results, best_measured, lines_of, records, squares
 from analysis.tables.kernels import OF_BUILD
 from analysis.tables.steps import UNITS
 from analysis.tables.summary import declared
 from contracts import UserError
 from contracts import worklogs as texts
+from contracts.rows import Lens
 
 Row = dict[str, Any]
 
@@ -55,11 +57,14 @@ LADDERS = ["sgemm_ladder", "hgemm_ladder", "tf32_ladder", "hopper_ladder"]
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the page's data is. gpus: the run's own results first, then further archives."""
+    """Where the page's data is. gpus: the run's own results first, then further archives. lenses: of
+    kernels, by variant.
+    """
 
     gpus: list[Results]
     tables: Path
     figures: Path
+    lenses: Mapping[str, Lens] = field(default_factory=dict)
 
     @property
     def catalogue(self) -> pd.DataFrame:
@@ -107,6 +112,16 @@ def core(sources: Sources) -> Row:
         "ladders": experiments(sources.gpus),
         "steps": [{key: step[key] for key in STEP} for step in ladders.steps(variants)],
         "findings": sources.findings,
+        **names(),
+        "pictures": {name: picture["variants"] for name, picture in pictured.items()},
+        "claims": len(sources.rows("claims.csv")),
+        "lenses": list(rungs(sources)),
+    }
+
+
+def names() -> Row:
+    """Names and units of quantities, counters, stalls and units of an SM."""
+    return {
         "quantities": [dict(zip(("key", "label", "unit"), row, strict=True)) for row in QUANTITIES],
         "sections": {
             title: [counter.key for counter in section]
@@ -118,8 +133,6 @@ def core(sources: Sources) -> Row:
             for key, counter in counters.COUNTERS.items()
         },
         "units": {key: name[0].upper() + name[1:] for key, name in UNITS.items()},
-        "pictures": {name: picture["variants"] for name, picture in pictured.items()},
-        "claims": len(sources.rows("claims.csv")),
     }
 
 
@@ -128,13 +141,15 @@ def parts(sources: Sources) -> dict[str, Any]:
     pictures.
     """
     of_gpus = {f"gpu{index}": measured(results) for index, results in enumerate(sources.gpus)}
-    stated = published(sources.rows("published.csv"))
+    stated, shown = published(sources.rows("published.csv")), rungs(sources)
     names = [row["figure"] for row in sources.findings if row.get("figure")]
     paths = [sources.figures / f"{name}.svg" for name in names]
     return {
         **of_gpus,
         "claims": {"claims": claims(sources.rows("claims.csv")), "published": stated},
-        "sources": kernel_sources(sources.catalogue),
+        "sources": kernel_sources(sources.catalogue) | lenses.sources(shown.values()),
+        "explanations": lenses.explanations(shown),
+        **{f"lens_{variant}": lenses.packed(lens) for variant, lens in shown.items()},
         "pictures": pictures(sources.figures),
         "figures": {path.stem: inline(path) for path in paths if path.is_file()},
     }
@@ -178,6 +193,19 @@ def experiments(gpus: list[Results]) -> list[Row]:
     return sorted(entries, key=lambda row: (order.get(row["name"], len(order)), row["title"]))
 
 
+def rungs(sources: Sources) -> dict[str, Lens]:
+    """The lenses of the ladders' kernels and of what their steps are over, in the catalogue's
+    order.
+    """
+    frames = [results.squares for results in sources.gpus]
+    timed = {name for rows in frames for name in rows[rows["experiment"].isin(LADDERS)]["variant"]}
+    stepped = {
+        step[key] for step in ladders.steps(sources.catalogue) for key in ("variant", "over")
+    }
+    order = (name for name in sources.catalogue["variant"] if name in timed | stepped)
+    return {name: sources.lenses[name] for name in order if name in sources.lenses}
+
+
 def kernel_sources(variants: pd.DataFrame) -> dict[str, str]:
     """The text of every source of the catalogue by its path; a file that is gone is left out."""
     paths = [Path(path) for path in sorted(set(variants["source"].dropna()))]
@@ -212,9 +240,9 @@ def gpu(results: Results) -> Row:
     }
 
 
-def measured(results: Results) -> Row:
+def measured(results: Results, variants: Collection[str] = ()) -> Row:
     """Timings of squares, counters, minimum cycles and builds of one GPU, of kernels that passed
-    every check.
+    every check; of `variants` alone where some are given.
     """
     keys = [key for key, *_ in QUANTITIES]
     columns = ["experiment", "variant", "n", "data", "clock_policy", "processes", "samples"]
@@ -223,6 +251,8 @@ def measured(results: Results) -> Row:
     # The first row of a variant and size is its usual timing.
     timed = best_measured(results.squares).sort_values(["order", "n"], kind="stable")
     counted = results.counters
+    if variants:
+        timed, counted = (rows[rows["variant"].isin(variants)] for rows in (timed, counted))
     collected = [key for key in counters.COUNTERS if key in counted and counted[key].notna().any()]
     return {
         "timings": compact(timed, columns),

@@ -28,11 +28,14 @@ let turn = 0;
 
 /** Draw what the hash asks for; the focus stays where it was. */
 async function render() {
+  if (typeof DecompressionStream === 'undefined') {
+    return fill('unknown', 'This browser cannot unpack the page: it has no DecompressionStream. Chrome 80, Firefox 113 and Safari 16.4 have it.');
+  }
   const current = ++turn, focused = document.activeElement?.id;
   document.body.dataset.ready = '';
   readState();
   carried = { kernel: state.kernel, ladder: state.ladder, n: state.n };
-  oneOf('gpu', DATA.gpus.map(gpu => gpu.id), DATA.gpus[0].id);
+  oneOf('gpu', DATA.gpus.map(gpu => gpu.id), DATA.gpus[0]?.id);
   showFrame();
   showChosen();
   await views[state.view]();

@@ -42,15 +42,16 @@ function hiddenRungs(gpu, rows, chosen, n) {
 }
 
 /** The switch, for the panel of a rung. */
-function predictSwitch() {
+function predictSwitch(id = 'predict') {
   const toggle = () => go({ predict: state.predict ? '' : 'yes', guess: '' });
-  return el('button', { type: 'button', role: 'switch', id: 'predict', 'aria-checked': String(Boolean(state.predict)), onclick: toggle },
+  return el('button', { type: 'button', role: 'switch', id, 'aria-checked': String(Boolean(state.predict)), onclick: toggle },
     `Predict, then see: ${state.predict ? 'on' : 'off'}`);
 }
 
 /** Show the form in an element, or the guess beside what was measured; nothing where the switch is off. */
 function mountPredict(element, step) {
   const guess = state.predict && step ? guessOf(step) : null;
+  for (const other of document.querySelectorAll('#rung-predict, #lens-predict')) other.replaceChildren(); // of another view
   element.replaceChildren(...(guess ? verdictOf(step, guess) : isHidden(step) ? [predictForm(step)] : []));
   if (guess && answered) element.querySelector('h4').focus();
   answered = false;

@@ -1,14 +1,16 @@
 // The page's state, which is in the URL's hash; elements, controls and numbers as text.
 
 const DATA = JSON.parse(document.getElementById('data').textContent);
-const VIEWS = {
-  ladder: 'Ladder', steps: 'Steps', findings: 'Findings', sizes: 'Sizes', compare: 'Side by side', roofline: 'Roofline',
+const ALL_VIEWS = {
+  ladder: 'Ladder', lens: 'Lens', steps: 'Steps', findings: 'Findings', sizes: 'Sizes', compare: 'Side by side', roofline: 'Roofline',
   claims: 'Claims', banks: 'Banks',
 };
-// `predict`, `guess`, `play`: see predict.js and playground.js. `with`: GPU compared with; `q`: quantity; `draw`: kernels in the chart; `at`: size that is read; `a`, `b`: the kernels
-// side by side; worklog, kind, verdict and text: filters of the claims; `show`: card that is scrolled to
+const VIEWS = DATA.views ? Object.fromEntries(DATA.views.map(view => [view, ALL_VIEWS[view]])) : ALL_VIEWS;
+// `predict`, `guess`, `play`: see predict.js and playground.js. `with`: GPU compared with; `q`: quantity; `draw`: kernels in
+// the chart; `at`: size that is read; `a`, `b`: the kernels side by side; worklog, kind, verdict and text: filters of the
+// claims; `show`: card that is scrolled to; `file`, `code`, `line`, `access`: what the lens shows
 const KEYS = ['view', 'gpu', 'with', 'ladder', 'n', 'data', 'kernel', 'q', 'dtype', 'draw', 'at', 'a', 'b',
-  'worklog', 'kind', 'verdict', 'text', 'show', 'predict', 'guess', 'play', 'theme'];
+  'worklog', 'kind', 'verdict', 'text', 'show', 'predict', 'guess', 'play', 'file', 'code', 'line', 'access', 'theme'];
 const KERNELS = new Map(Object.entries(DATA.kernels).map(([variant, kernel]) => [variant, { variant, ...kernel }]));
 const ORDER = new Map([...KERNELS.keys()].map((variant, place) => [variant, place]));
 const STEPS = new Map(DATA.steps.map(step => [step.variant, step]));
@@ -41,7 +43,7 @@ function oneOf(key, values, otherwise = values[0], nameOf = value => value) {
 function hashOf(changes) {
   const hash = new URLSearchParams();
   for (const [key, value] of Object.entries({ ...state, ...changes })) {
-    if (value !== '' && value != null && !(key === 'view' && value === 'ladder')) hash.set(key, value);
+    if (value !== '' && value != null && !(key === 'view' && value === Object.keys(VIEWS)[0])) hash.set(key, value);
   }
   return '#' + hash.toString().replaceAll('%2C', ',');
 }

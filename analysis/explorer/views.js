@@ -186,6 +186,7 @@ function runLines(kernel, over, ladder) {
   return el('div', { class: 'run' },
     kernel.kind === 'kernel' && command('Check and emulate it', `make try KERNEL=${kernel.variant}`),
     command('Measure this ladder', `snakemake --cores 1 ${ladder.name}`),
+    DATA.lenses.includes(kernel.variant) && link('Lens: what each line costs', { view: 'lens' }),
     over && link('All counters side by side', { view: 'compare', a: over, b: kernel.variant }));
 }
 

@@ -2,10 +2,10 @@
 
     python -m experiments.emulation sgemm_warptile sgemm_naive --problem 4096 --build-dir DIR --out-dir OUT
 
-writes checks.csv, predictions.csv, bounds.csv, shared_widths.csv and bank_accesses.json, which
-`experiments.emulation.bank_pictures` reads. Where a few blocks do not predict a problem, it has no
-rows of predictions and bounds, and the reason is logged. A dispatcher has checks, and predictions
-of the kernels that it picks.
+writes checks.csv, predictions.csv, bounds.csv, shared_widths.csv, lens/NAME.json for the explorer,
+and bank_accesses.json, which `experiments.emulation.bank_pictures` reads. Where a few blocks do not
+predict a problem, it has no rows of predictions and bounds, and the reason is logged. A dispatcher
+has checks, and predictions of the kernels that it picks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from contracts import UserError, choose, run_command, write_json, write_rows
-from contracts.rows import BankAccesses, Bounds, Checks, Counters, SharedWidths
+from contracts.rows import BankAccesses, Bounds, Checks, Counters, Lens, SharedWidths
 from experiments.command_line import (
     add_build_dir,
     add_gpu,
@@ -30,16 +30,18 @@ from experiments.command_line import (
     find_runnable,
 )
 from experiments.emulation import (
+    LENS,
     RESULTS,
     bank_pictures,
     bounds,
     compare_gpu,
     launching,
+    lens,
     predictions,
     widths,
 )
 from experiments.emulation.device import EmulatedDevice
-from experiments.stages.check import Shared, check_cases, report
+from experiments.stages.check import Shared, check_cases, report, summary
 from experiments.stages.machine_code import code_of
 from kernels.catalogue import Runnable, Variant
 from kernels.problem import ProblemSpec
@@ -64,10 +66,14 @@ def predicted_and_bounds(
     kernels: dict[str, Kernel],
     build_dir: Path,
     gpu: Machine,
-) -> tuple[Rows, Rows]:
-    """Return rows of predictions and of bounds; log what is left out."""
+) -> tuple[Rows, Rows, lens.Costs]:
+    """Return rows of predictions and of bounds, and the costs by instruction that the lens shows;
+    log what is left out.
+    """
     predicted: Rows = []
     minimum: Rows = []
+    by_problem: dict[ProblemSpec, lens.Costs] = {}
+    costs = lens.Costs(unknown="no size of it was predicted")
     for problem in problems:
         try:
             variant = entry.pick(problem.of(entry.b_layout))
@@ -76,10 +82,14 @@ def predicted_and_bounds(
             predicted += predictions.rows(entry, problem, kernel.name, prediction, code)
             if variant is entry:
                 cubin = build_dir / f"{variant.name}.cubin"
-                minimum += bounds.rows(variant, problem, kernel, cubin, prediction, gpu)
+                rows = bounds.rows(variant, problem, kernel, cubin, prediction, gpu)
+                minimum += rows
+                by_problem[problem] = lens.Costs.of(problem, prediction, rows)
         except UserError as reason:
+            costs = lens.Costs(unknown=str(reason))
             logger.warning(f"{entry.name}, {problem.shown}, left out: {reason}")
-    return predicted, minimum
+    nearest = sorted(by_problem, key=lambda problem: abs(problem.flop - lens.FLOP))
+    return predicted, minimum, by_problem[nearest[0]] if nearest else costs
 
 
 def problems_of(options: argparse.Namespace) -> Mapping[str, list[ProblemSpec]]:
@@ -125,7 +135,9 @@ def main() -> None:
         report(entry, checks)
         if options.results:
             compare_gpu.save(out / RESULTS / f"{name}.npz", entry, checked)
-        predicted, minimum = predicted_and_bounds(entry, problems[name], kernels, build_dir, gpu)
+        predicted, minimum, costs = predicted_and_bounds(
+            entry, problems[name], kernels, build_dir, gpu
+        )
         tables["checks.csv"] += checks
         tables["predictions.csv"] += predicted
         tables["bounds.csv"] += minimum
@@ -134,6 +146,11 @@ def main() -> None:
             tables["shared_widths.csv"] += widths.rows(name, kernels[name], cubin)
             accesses = bank_pictures.recorded(entry, kernels[name], pictures)
             tables["bank_accesses.json"] += accesses
+            seen = lens.content(
+                entry, kernels[name], build_dir, gpu.name, costs, summary(entry, checks)
+            )
+            write_json(out / LENS / f"{name}.json", Lens, seen, indent=None)
+    (out / LENS).mkdir(parents=True, exist_ok=True)  # of dispatchers alone, too
     for name, rows in tables.items():
         write: Any = write_json if name.endswith(".json") else write_rows
         write(out / name, MODELS[name], rows)

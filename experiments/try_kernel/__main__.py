@@ -4,8 +4,9 @@
     python -m experiments.try_kernel mine.cu --like sgemm_vectorized --template BK=16 --watch
 
 The first command is for a kernel of the catalogue, and compares it with the rung that it builds on.
-The second is for one that is not in the catalogue, and repeats whenever a file is saved. The exit
-code is 1 where a check failed. Everything goes into results/try, where the rung's part is cached.
+The second is for one that is not in the catalogue, and repeats whenever a file is saved. With
+`--html FILE` a page shows what each line costs. The exit code is 1 where a check failed. Everything
+goes into results/try, where the rung's part is cached.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from contracts import UserError, run_command
 from experiments.command_line import add_gpu, add_kernel, find_gpu, find_kernel, kernel_arguments
 from experiments.gpu import discovery
-from experiments.try_kernel import archived, findings, on_gpu, screen
+from experiments.try_kernel import archived, findings, html, on_gpu, screen
 from kernels import catalogue
 from kernels.catalogue import Variant
 
@@ -54,9 +55,10 @@ def once(options: argparse.Namespace) -> int:
     size = findings.common_size(options.size, *([variant, rung] if rung else [variant]))
     rates = find_gpu(options.gpu)
     _tell(f"building {variant.name} for {arch} ...")
-    compared = findings.find_cached(rung, size, arch, rates, root, nvcc) if rung else None
+    seen = options.html is not None
+    compared = findings.find_cached(rung, size, arch, rates, root, nvcc, seen) if rung else None
     _tell(f"checking and emulating {variant.name} ...")
-    kernel = findings.find(variant, size, arch, rates, root, checked=True, nvcc=nvcc)
+    kernel = findings.find(variant, size, arch, rates, root, checked=True, nvcc=nvcc, seen=seen)
     measured, why = None, "a check failed" if gpu else "no NVIDIA GPU is visible here"
     if gpu and kernel.passed:
         named = kernel_arguments(options)
@@ -71,6 +73,8 @@ def once(options: argparse.Namespace) -> int:
     if sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
         lines = screen.coloured(lines)
     print("\n".join(lines), flush=True)
+    if seen:
+        html.write(options.html, kernel, compared, known, options.gpu[0], root)
     return 0 if kernel.passed and (measured is None or measured.passed) else 1
 
 
@@ -150,7 +154,15 @@ def main() -> int:
         action="store_true",
         help="again whenever a file of the kernel is saved; ends by Ctrl-C",
     )
+    parser.add_argument(
+        "--html",
+        type=Path,
+        metavar="FILE.html",
+        help="written: source, machine code and what each line costs, side by side",
+    )
     options = parser.parse_args()
+    if options.html:
+        html.require_writable(options.html)
     if not 1 <= options.size <= 32768:
         raise UserError(f"--size {options.size} is not allowed; allowed: 1 to 32768")
     return watch(options) if options.watch else once(options)

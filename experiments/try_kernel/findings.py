@@ -16,7 +16,7 @@ from typing import Any
 
 from contracts import UserError, read_json, write_text
 from contracts.rows import Resources
-from experiments.emulation import bounds, launching, predictions
+from experiments.emulation import bounds, launching, lens, predictions
 from experiments.emulation.device import EmulatedDevice
 from experiments.stages import build, check, toolchain
 from experiments.stages.cases import cases
@@ -38,7 +38,7 @@ class Findings:
     resources: its row of resources.csv. counters: predicted ones, by ncu's names. cycles: minimum
     cycles per SM of `gpu` by resource, with estimates. lines: those of the source that cost more
     than they must. why_not: why there are no counters. checks: how the checks went, if they were
-    made.
+    made. lens: what the page of the kernel shows, if that was asked for (contracts.rows.Lens).
     """
 
     name: str
@@ -51,6 +51,7 @@ class Findings:
     why_not: str | None = None
     checks: Checks = field(default_factory=list)
     passed: bool = True
+    lens: dict[str, Any] | None = None
 
 
 def folder_of(root: Path, arch: str) -> Path:
@@ -73,9 +74,10 @@ def find(
     *,
     checked: bool,
     nvcc: str | None = None,
+    seen: bool = False,
 ) -> Findings:
     """Build a kernel, check it on the emulator if asked to, and predict its counters and the minimum
-    cycles on `gpu`.
+    cycles on `gpu`; with `seen`, also what its page shows.
 
     Raises `UserError` where it does not compile.
     """
@@ -85,23 +87,32 @@ def find(
     result = Findings(variant.name, size, gpu.name, resources)
     try:
         kernel = launching.load(variant, build_dir)
-        if checked:
-            device = EmulatedDevice(build_dir, {variant.name: kernel})
-            checks, failed = check_on(nullcontext(device), variant, large=None)
-            if failed and not any(names_fault(line) for line in checks):
-                checks.append(with_debug_code(variant, arch, build_dir, nvcc, failed))
-            result = replace(result, checks=checks, passed=not failed)
-        problem = ProblemSpec.square(size)
+    except UserError as error:
+        return replace(result, why_not=str(error))
+    if checked:
+        device = EmulatedDevice(build_dir, {variant.name: kernel})
+        checks, failed = check_on(nullcontext(device), variant, large=None)
+        if failed and not any(names_fault(line) for line in checks):
+            checks.append(with_debug_code(variant, arch, build_dir, nvcc, failed))
+        result = replace(result, checks=checks, passed=not failed)
+    problem, costs = ProblemSpec.square(size), lens.Costs()
+    try:
         predicted = predictions.predict(kernel, variant, problem, gpu.sms)
         rows = bounds.rows(variant, problem, kernel, cubin, predicted, gpu)
     except UserError as error:
-        return replace(result, why_not=str(error))
-    return replace(
-        result,
-        counters={name: float(value) for name, value in predicted.totals.items()},
-        cycles={row["resource"]: float(row["minimum_cycles"]) for row in rows},
-        lines=costly_lines(kernel, predicted.counters, variant),
-    )
+        result, costs = replace(result, why_not=str(error)), lens.Costs(unknown=str(error))
+    else:
+        costs = lens.Costs.of(problem, predicted, rows)
+        result = replace(
+            result,
+            counters={name: float(value) for name, value in predicted.totals.items()},
+            cycles=costs.cycles,
+            lines=costly_lines(kernel, predicted.counters, variant),
+        )
+    if seen:
+        content = lens.content(variant, kernel, build_dir, gpu.name, costs, result.checks)
+        result = replace(result, lens=content | {"passed": result.passed})
+    return result
 
 
 def check_on(
@@ -210,7 +221,13 @@ def cached(
 
 
 def find_cached(
-    variant: Variant, size: int, arch: str, gpu: Machine, root: Path, nvcc: str | None = None
+    variant: Variant,
+    size: int,
+    arch: str,
+    gpu: Machine,
+    root: Path,
+    nvcc: str | None = None,
+    seen: bool = False,
 ) -> Findings:
     """Return the findings of the rung that a kernel builds on, without checks.
 
@@ -220,9 +237,9 @@ def find_cached(
     versions = [toolchain.version(str(tool)) for tool in (compiler, toolchain.ptxas(compiler))]
 
     def make() -> dict[str, Any]:
-        return asdict(find(variant, size, arch, gpu, root, checked=False, nvcc=nvcc))
+        return asdict(find(variant, size, arch, gpu, root, checked=False, nvcc=nvcc, seen=seen))
 
-    return Findings(**cached(root, variant, ["findings", size, arch, gpu, *versions], make))
+    return Findings(**cached(root, variant, ["findings", size, arch, gpu, seen, *versions], make))
 
 
 def ensure_built(variant: Variant, arch: str, root: Path, nvcc: str | None = None) -> None:

@@ -68,15 +68,22 @@ def bank_reads(instructions: Iterable[sass.Instruction]) -> list[Reads]:
 
 
 def issue_cycles(reads: Iterable[Reads], backlog: int = BACKLOG) -> int:
-    """Return cycles in which instructions with these reads are issued: one each, and more where a
-    bank, which gives one operand a cycle, would come to be more than `backlog` operands behind."""
-    behind, cycles = [0] * BANKS, 0
+    """Return the cycles in which instructions with these reads are issued: the sum of
+    `cycles_of_each`."""
+    return sum(cycles_of_each(reads, backlog))
+
+
+def cycles_of_each(reads: Iterable[Reads], backlog: int = BACKLOG) -> list[int]:
+    """Return, for instructions with these reads, the cycles in which each is issued: one, and more
+    where a bank, which gives one operand a cycle, would come to be more than `backlog` operands
+    behind."""
+    behind, cycles = [0] * BANKS, []
     for row in reads:
         waits = max(0, *(late - backlog for late in behind))
         behind = [max(0, late - waits) + more for late, more in zip(behind, row, strict=True)]
         # Each bank gives one operand while the instruction is issued.
         behind = [max(0, late - 1) for late in behind]
-        cycles += waits + 1
+        cycles.append(waits + 1)
     return cycles
 
 

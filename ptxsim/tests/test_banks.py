@@ -13,6 +13,7 @@ import ptxsim
 from ptxsim import banks
 from ptxsim.cli import main
 from ptxsim.count import wavefronts
+from ptxsim.count.first_accesses import FirstAccesses
 
 HEADER = ".version 8.0\n.target sm_80\n.address_size 64\n"  # there shared memory begins at 0
 LANE = np.arange(32)
@@ -96,8 +97,8 @@ def test_halves_that_pair_up_are_one_part() -> None:
 # ---- what the picture says -----------------------------------------------------------------------
 
 
-def access(lines: str, width: int = 32, grid=1, **chosen) -> list[banks.Access]:
-    """Accesses at line 7 of a made-up source, by one warp."""
+def kernel_of(lines: str) -> ptxsim.Kernel:
+    """A kernel with these lines of PTX at line 7 of a made-up source."""
     text = (
         HEADER
         + f""".visible .entry k(.param .u64 p) {{ .reg .b32 %r<9>, %t, %a; .reg .b64 %x, %y;
@@ -110,10 +111,36 @@ def access(lines: str, width: int = 32, grid=1, **chosen) -> list[banks.Access]:
         .file 1 "made-up.cu"
         """
     )
-    kernel = ptxsim.load(text)
+    return ptxsim.load(text)
+
+
+def access(lines: str, width: int = 32, grid=1, **chosen) -> list[banks.Access]:
+    """Accesses at line 7 of a made-up source, by one warp."""
     return banks.accesses(
-        kernel, grid, width, [ptxsim.Array(np.zeros(9999, np.uint8))], **{"line": 7} | chosen
+        kernel_of(lines),
+        grid,
+        width,
+        [ptxsim.Array(np.zeros(9999, np.uint8))],
+        **{"line": 7} | chosen,
     )
+
+
+def test_the_first_warp_that_accesses_memory_is_recorded_with_its_addresses() -> None:
+    """Lanes 8 to 31 of the second warp, once for each of two rounds; global addresses from a line."""
+    kernel = kernel_of(
+        """mov.u32 %r2, 0; setp.ge.u32 %q, %t, 40;
+        L: shl.b32 %r0, %t, 2; add.u32 %r0, %r0, %r2; cvt.u64.u32 %y, %r0; add.u64 %y, %x, %y;
+        @%q ld.global.b32 %r1, [%y+256]; @%q st.shared.b32 [%r0], %r1;
+        add.u32 %r2, %r2, 64; setp.ne.u32 %q, %r2, 128; @%q bra L;"""
+    )
+    first = FirstAccesses()
+    array = ptxsim.Array(np.zeros(9999, np.uint8))
+    kernel.launch(2, 96, [array], observers=[first], checks=False)
+    load, store = (accesses for _, accesses in sorted(first.of.items()))
+    active = [None] * 8 + [4 * thread for thread in range(40, 64)]
+    assert store.shared and store.shared.warp == 1 and store.shared.addresses == tuple(active)
+    assert store.global_ is None and load.shared is None and load.global_ and load.global_.warp == 1
+    assert load.global_.addresses == tuple(a if a is None else a - 128 for a in active)
 
 
 def test_a_conflict_as_a_table() -> None:

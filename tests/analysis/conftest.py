@@ -19,7 +19,11 @@ from analysis import draw
 from analysis.results import Results
 from contracts import write_json
 from contracts.declared import TableRow
-from contracts.rows import BankPicture
+from contracts.rows import BankPicture, Lens
+from experiments.emulation import bounds, launching, lens, predictions
+from kernels import catalogue
+from kernels.problem import ProblemSpec
+from ptxsim.count import machines
 
 OF_EXPERIMENTS = ("ladder:sgemm_ladder", "ladder:hopper_ladder", "counters:sgemm_ladder")
 FIGURES = [*OF_EXPERIMENTS, "sizes:hopper_sizes"]
@@ -34,6 +38,9 @@ PICTURES = {
     "plain_rows": ("sgemm_blocktile_2d", 8),
     "padded_rows": ("sgemm_blocktile_2d_padded", 1),
 }
+# Two rungs with 4-way conflicts and without; ldmatrix and cp.async
+LENSES = ("sgemm_at_tiling", "sgemm_at_swizzle", "hgemm_bcf_bf16")
+H100 = machines.find("h100")
 # Experiment, variant, m, n, k and fraction of cuBLAS
 SHAPES = [
     ("llm_shapes", "hgemm_best_bf16", 1, 8192, 8192, 0.8),
@@ -122,6 +129,16 @@ def picture(variant: str, wavefronts: int) -> dict[str, Any]:
     return {"title": "Rows", "text": "One bank.", "accesses": [access]}
 
 
+def seen(name: str, built: Path) -> dict[str, Any]:
+    """Return the lens of a kernel with its costs at n = 512, which no check was made of."""
+    variant, problem, gpu = catalogue.load().kernels[name], ProblemSpec.square(512), H100
+    kernel = launching.load(variant, built)
+    predicted = predictions.predict(kernel, variant, problem, gpu.sms)
+    rows = bounds.rows(variant, problem, kernel, built / f"{name}.cubin", predicted, gpu)
+    costs = lens.Costs.of(problem, predicted, rows)
+    return lens.content(variant, kernel, built, gpu.name, costs, [f"checked {name}"])
+
+
 def ran(module: str, *arguments: object) -> None:
     done = run_module(module, *arguments)
     assert done.returncode == 0, done.stderr
@@ -136,10 +153,16 @@ def analytic(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def made(once: Callable[..., Path], variants_csv: Path, analytic: Path) -> Path:
-    """A folder with tables/, figures/, both documents and explorer.html. No test writes to it."""
+def made(
+    once: Callable[..., Path], variants_csv: Path, analytic: Path, builds: Callable[..., Path]
+) -> Path:
+    """A folder with tables/, figures/, lens/, both documents and explorer.html. No test writes to
+    it.
+    """
 
     def make(folder: Path) -> None:
+        for name in LENSES:
+            write_json(folder / "lens" / f"{name}.json", Lens, seen(name, builds(name)))
         tables, figures = folder / "tables", folder / "figures"
         results, catalogue = ("--results", "data/h100"), ("--catalogue", variants_csv)
         common = (*catalogue, "--archives", "data/h100", "data/h200")
@@ -158,7 +181,7 @@ def made(once: Callable[..., Path], variants_csv: Path, analytic: Path) -> Path:
             for gpu, verdict in VERDICTS.items():
                 row = CLAIM | {"gpu": gpu, "verdict": verdict}
                 csv.DictWriter(file, TableRow.model_fields).writerow(row)
-        page = ("--out", folder / "explorer.html")
+        page = ("--lens", folder / "lens", "--out", folder / "explorer.html")
         ran("analysis", "explorer", *results, *common, *places, planted, *page)
 
     return once("analysis", make)

@@ -3,7 +3,7 @@
 // Every visible text with less contrast than 4.5 to the nearest background behind it (WCAG 2, success criterion 1.4.3)
 function faint() {
   const light = channel => (channel <= 0.03928 ? channel / 12.92 : ((channel + 0.055) / 1.055) ** 2.4);
-  const parse = text => text.match(/[\d.]+/g).map(Number);
+  const parse = text => text.match(/[\d.]+/g).map(part => Number(part) * (text.startsWith('color(srgb') ? 255 : 1));
   const luminance = ([r, g, b]) => 0.2126 * light(r / 255) + 0.7152 * light(g / 255) + 0.0722 * light(b / 255);
   const behind = element => {
     for (let at = element; at; at = at.parentElement) {

@@ -101,7 +101,8 @@ def test_the_page_is_one_small_file_whose_parts_unpack(made: Path) -> None:
         name: gzip.decompress(base64.b64decode(packed)).decode()
         for name, packed in re.findall(part, text)
     }
-    names = {"gpu0", "gpu1", "claims", "sources", "pictures", "figures", "vega"}
+    names = {"gpu0", "gpu1", "claims", "sources", "explanations", "pictures", "figures", "vega"}
+    names |= {f"lens_{path.stem}" for path in (made / "lens").iterdir()}
     assert set(unpacked) == names and set(json.loads(unpacked["figures"])) == {*FIGURES.values()}
     assert "vegaEmbed" in unpacked["vega"]
     svgs = list(json.loads(unpacked["figures"]).values())
@@ -117,9 +118,15 @@ def test_a_page_that_is_too_large_and_foreign_findings_are_one_line(
     h100: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given = dict.fromkeys(("tables", "figures", "out"), Path("x"))
-    given |= {"results": h100.folder, "archives": [], "catalogue": h100.catalogue, "here": None}
-    monkeypatch.setattr(command, "page", lambda sources: "a" * 5_000_001)
-    with refused("5,000,001 bytes is not allowed; allowed: at most 5,000,000"):
+    given |= {
+        "lens": [],
+        "results": h100.folder,
+        "archives": [],
+        "catalogue": h100.catalogue,
+        "here": None,
+    }
+    monkeypatch.setattr(command, "page", lambda sources: "a" * 6_000_001)
+    with refused("6,000,001 bytes is not allowed; allowed: at most 6,000,000"):
         command.run(argparse.Namespace(**given))
     (tmp_path / "findings.json").write_text("{}")
     with refused(r"findings\.json: dict is not allowed; allowed: a list"):

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import pytest
-from helpers import ROOT
+from helpers import ROOT, run_module
 
 from analysis.numbers import Numbers
 from analysis.results import Results
@@ -21,7 +21,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 pytestmark = pytest.mark.browser
-VIEWS = ("ladder", "steps", "findings", "sizes", "compare", "roofline", "claims", "banks")
+VIEWS = ("ladder", "lens", "steps", "findings", "sizes", "compare", "roofline", "claims", "banks")
 DESKTOP = {"width": 1400, "height": 900, "deviceScaleFactor": 1, "mobile": False}
 PHONE = {"width": 390, "height": 844, "deviceScaleFactor": 1, "mobile": True}
 CHECKS = (Path(__file__).with_name("page_checks.js")).read_text()
@@ -348,3 +348,143 @@ def test_a_finding_leads_to_what_shows_it(shown: Shown) -> None:
     shown.open(view="findings")
     for link in [card.get_attribute("href") for card in shown.all("#findings-list a")]:
         assert shown.open(**dict(parse_qsl(link.partition("#")[2]))).text("#unknown") == "", link
+
+
+# ---- the lens ------------------------------------------------------------------------------------
+
+
+def middle_of(shown: Shown, pane: str) -> str:
+    """The text of the first chosen row that is to be seen in a column; empty where there is none."""
+    return str(
+        shown.script(
+            f"const pane = document.getElementById('{pane}'), box = pane.getBoundingClientRect();"
+            "const isSeen = row => row.getBoundingClientRect().top > box.top + 40"
+            "  && row.getBoundingClientRect().bottom < box.bottom;"
+            "return [...pane.querySelectorAll('.row.chosen')].find(isSeen)?.textContent ?? ''"
+        )
+    )
+
+
+COLUMNS = ("lens-source-pane", "lens-machine-pane", "lens-cost-pane")
+
+
+def test_the_lens_opens_on_the_conflicts_and_its_columns_follow_a_click(shown: Shown) -> None:
+    shown.open(view="lens", kernel="sgemm_at_tiling")
+    source, machine, cost = (middle_of(shown, pane) for pane in COLUMNS)
+    line = re.match(r"\d+", source)
+    assert line and "a_tile[load_a_col + 0][to] = a_fetched[i].x;" in source
+    assert machine.startswith("STS [") and cost.startswith(line[0])
+    words = shown.text("#lens-line")
+    assert "4 wavefronts, 1 would do: a 4-way bank conflict" in words
+    cells = [cell.get_attribute("data-lanes") for cell in shown.all("#lens-access td.taken")]
+    assert len(cells) == 32 and cells[:3] == ["0", "4", "8"]  # four lanes want each of eight banks
+    # A click on a load of shared memory
+    shown.script(
+        "const isLoad = row => row.textContent.startsWith('LDS.128') && row.dataset.line;"
+        "[...document.querySelectorAll('#lens-machine .row')].find(isLoad).click()"
+    )
+    shown.until(lambda: shown.state.get("line") not in (None, line[0]))
+    assert all(middle_of(shown, pane) for pane in COLUMNS)
+    assert "*reinterpret_cast<const float4*>(&" in middle_of(shown, COLUMNS[0])
+    assert "no conflict" in shown.text("#lens-line")
+    at = int(shown.state["line"])
+    shown.script("document.getElementById('lens-source').focus()")
+    shown.press(Keys.ARROW_DOWN)
+    shown.until(lambda: int(shown.state["line"]) > at)
+    assert shown.text("#live").startswith(f"line {shown.state['line']}: ")
+    shown.one("#lens-to-ptx").click()
+    shown.until(lambda: "ld.shared" in shown.one("#lens-machine").get_attribute("textContent"))
+
+
+def test_the_columns_of_the_lens_scroll_together(shown: Shown) -> None:
+    shown.open(view="lens", kernel="sgemm_at_tiling", line=60)
+    tops = "return [...document.querySelectorAll('.pane')].map(pane => Math.round(pane.scrollTop))"
+    for pane in COLUMNS:
+        before = shown.script(tops)
+        shown.script(
+            f"const pane = document.getElementById('{pane}');"
+            "pane.scrollTop = pane.scrollTop > 200 ? 0 : pane.scrollHeight"
+        )
+        shown.until(
+            lambda before=before: all(
+                x != y for x, y in zip(before, shown.script(tops), strict=True)
+            )
+        )
+        source, _, cost = shown.script(tops)
+        assert source == cost
+
+
+def test_the_lens_shows_the_change_against_the_rung_before(shown: Shown) -> None:
+    shown.open(view="lens", kernel="sgemm_at_swizzle")
+    assert "to zero" in shown.text("#lens-cost thead")  # the conflicts
+    facts = shown.text("#lens-facts")
+    assert "Shared bank conflicts" in facts and "as meant" in facts and "Register banks" in facts
+    shown.one("#lens-steps a").click()
+    shown.until(lambda: shown.state.get("kernel") == "sgemm_at_tiling")
+    # An include's lines have their costs, too.
+    shown.open(view="lens", kernel="sgemm_at_tiling", file="kernels/include/outer_product.cuh")
+    assert "FFMA" in middle_of(shown, "lens-machine-pane") and "%" not in shown.text("#unknown")
+    shown.open(view="lens", kernel="hgemm_bcf_bf16")
+    assert "by XOR with the row's number" in shown.text("#lens-said")  # docs/kernels/hgemm.md
+
+
+def test_the_page_of_one_kernel_says_first_that_it_failed(
+    chromium: Any, made: Path, variants_csv: Path, tmp_path: Path
+) -> None:
+    content = json.loads((made / "lens" / "sgemm_at_swizzle.json").read_text())
+    failed = ["FAILED mine, 64x64x64, on ptxsim: a race", "checked mine: 3 of 29 cases passed"]
+    content |= {"variant": "mine", "label": "mine", "builds_on": "sgemm_at_tiling"}
+    content |= {"passed": False, "checks": failed, "idea": "<b>mine</b>"}
+    (tmp_path / "mine.json").write_text(json.dumps(content))
+    over = made / "lens" / "sgemm_at_tiling.json"
+    options = ("--over", over, "--results", "data/h100", "--catalogue", variants_csv)
+    out = tmp_path / "mine.html"
+    done = run_module("analysis", "lens", tmp_path / "mine.json", *options, "--out", out)
+    assert done.returncode == 0, done.stderr
+    shown = Shown(chromium, out).open()
+    assert [link.text for link in shown.all("nav a")] == ["Lens"]
+    assert shown.text("#lens").split("\n")[1].startswith("FAILED mine, 64x64x64")
+    assert "<b>mine</b>" in shown.text("#lens-idea")  # text, not HTML
+    facts = shown.text("#lens-facts")
+    assert "predicted by ptxsim" in facts and "minimum cycles" in facts
+    assert [entry["message"] for entry in chromium.get_log("browser")] == []
+    assert out.stat().st_size < 500_000
+
+
+def test_the_page_s_wavefronts_are_those_that_were_counted(chromium: Any, made: Path) -> None:
+    script = (ROOT / "analysis" / "explorer" / "banks.js").read_text()
+    call = (
+        "wavefronts(access.shared.addresses, access.width, access.kind, access.global?.addresses)"
+    )
+    chromium.get("about:blank")
+    for path in sorted((made / "lens").iterdir()):
+        accesses = json.loads(path.read_text())["accesses"]
+        whole = [a for a in accesses if a["shared"] and a["wavefronts"] % a["requests"] == 0]
+        script_of_all = f"{script} return arguments[0].map(access => {call}.length)"
+        counts = chromium.execute_script(script_of_all, whole)
+        assert counts == [a["wavefronts"] // a["requests"] for a in whole] and counts, path.name
+
+
+def test_a_browser_that_cannot_unpack_the_page_is_told_so(shown: Shown) -> None:
+    source = {"source": "delete window.DecompressionStream"}
+    script = shown.browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", source)
+    try:
+        shown.browser.get("about:blank")
+        shown.browser.get(shown.page.as_uri())
+        shown.until(lambda: "DecompressionStream" in shown.text("#unknown"))
+    finally:
+        shown.browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", script)
+
+
+def test_the_lens_hides_the_result_of_a_step_that_is_to_be_predicted(shown: Shown) -> None:
+    shown.open(kernel="sgemm_at_swizzle", predict="yes")
+    shown.script("location.hash = '#view=lens&kernel=sgemm_at_swizzle&predict=yes'")
+    shown.until(lambda: shown.script("return document.body.dataset.ready") == "lens")
+    seen = {pane: shown.one(f"#{pane}").is_displayed() for pane in COLUMNS}
+    assert list(seen.values()) == [True, True, False] and shown.all("#lens-predict form")
+    assert not shown.all("#lens-facts table") and not shown.text("#lens-said")
+    ids = shown.script("return [...document.querySelectorAll('[id]')].map(node => node.id)")
+    assert sorted(set(ids)) == sorted(ids)
+    shown.one("#lens-to-predict").click()
+    shown.until(lambda: shown.one("#lens-cost-pane").is_displayed())
+    assert shown.all("#lens-tile svg")

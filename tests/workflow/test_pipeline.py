@@ -59,9 +59,10 @@ def test_all_builds_and_checks_what_was_asked_for_and_then_has_nothing_to_do(don
 
 def test_documents_need_nothing_else(done: Tree) -> None:
     loads = r"""<(?:script|img|link|iframe)[^>]*\b(?:src|href)\s*=\s*["']?(?:https?:)?//"""
-    for name, smallest, largest in (("report", 1e6, 12e6), ("explorer", 5e5, 5e6)):
+    for name, smallest, largest in (("report", 1e6, 12e6), ("explorer", 5e5, 6e6)):
         page = (done.folder / "results" / f"{name}.html").read_text()
         assert smallest < len(page) < largest and not re.search(loads, page)
+    assert {*re.findall(r'id="part-lens_(\w+)"', page)} == {*KERNELS}  # of the explorer
     for name in ("paper", "supplement"):
         assert (done.folder / "results" / f"{name}.pdf").read_bytes().startswith(b"%PDF")
 

@@ -37,6 +37,6 @@ def test_the_list_has_a_sentence_for_each_target_and_no_rule_of_the_inside(tmp_p
     tree = Tree(copy_tree(tmp_path / "project", ["sgemm_ladder"]), options=())
     rows = [line.split(maxsplit=1) for line in tree.succeed("--list").splitlines()]
     texts = {row[0]: row[1] for row in rows if len(row) > 1}
-    assert {"all", "explorer", "paper", "claims", "archive", "sgemm_ladder"} <= set(texts)
+    assert {"all", "explorer", "lens", "paper", "claims", "archive", "sgemm_ladder"} <= set(texts)
     assert texts["sgemm_ladder"].startswith("The SGEMM ladder: How much does each rung gain")
     assert not {"emulate", "report_tables", "paper_pdf", "joined_table"} & set(texts)

@@ -14,6 +14,7 @@ if not PLAN.drawing:
             bounds=f"{PARTS}/emulate/{{batch}}/bounds.csv",
             shared_widths=f"{PARTS}/emulate/{{batch}}/shared_widths.csv",
             pictured=f"{PARTS}/emulate/{{batch}}/bank_accesses.json",
+            lens=directory(f"{PARTS}/emulate/{{batch}}/lens"),
             results=[directory(f"{PARTS}/emulate/{{batch}}/results")] if PLAN.measuring else [],
         log:
             f"results/logs/{MACHINE}/emulate/{{batch}}.log",
@@ -33,6 +34,21 @@ if not PLAN.drawing:
         shell:
             "python -m experiments.emulation {params.variants} {params.built} {params.predict} {params.results}"
             " --gpu {params.gpu} --out-dir {params.out} 2>&1 | tee {log}"
+
+
+# Each kernel's source, machine code and costs, VARIANT.json in a folder for each batch. They are made where the kernels are
+# emulated; drawing takes those that are there.
+LENSES = [
+    folder
+    for folder in emulated(PLAN.emulated, "lens")
+    if not PLAN.drawing or any(path.startswith(f"{folder}/") for path in PLAN.inventory.files)
+]
+
+
+rule lens:
+    """Each kernel's source, machine code and costs side by side, for the explorer."""
+    input:
+        LENSES,
 
 
 # Accesses to shared memory on their banks, with and without what mends them: all in one process. They are recorded where the

@@ -161,6 +161,8 @@ rule explorer_html:
         rules.figures_of_counters.output,
         rules.figures_of_studies.output,
         BANK_PICTURES,
+        sorted(path.as_posix() for path in Path("docs/kernels").glob("*.md")),
+        lenses=LENSES,
     output:
         "results/explorer.html",
     log:
@@ -170,7 +172,7 @@ rule explorer_html:
         archives=PLAN.archives,
     shell:
         "python -m analysis explorer {params.shown} --archives {params.archives} --tables results/tables"
-        " --figures results/figures --out {output} 2>&1 | tee {log}"
+        " --figures results/figures --lens {input.lenses} --out {output} 2>&1 | tee {log}"
 
 
 # What .github/workflows/pages.yml publishes.

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from helpers import assert_one_line, dict_rows, json_dict, run_module
 
-from contracts.rows import BankAccesses, Bounds, Checks, Counters, SharedWidths
+from contracts import read_json
+from contracts.rows import BankAccesses, Bounds, Checks, Counters, Lens, SharedWidths
 from experiments.emulation import bounds, launching, predictions
 from experiments.stages.machine_code import code_of
 from kernels import catalogue
@@ -122,6 +123,9 @@ def test_one_run_writes_every_table(built: Path, tmp_path: Path) -> None:
     assert widths and all(row["agree"] for row in widths)
     pictured = json_dict(to / "bank_accesses.json", BankAccesses)
     assert {entry["picture"] for entry in pictured} == {"transposed_store", "ldmatrix"}
+    for name in names:
+        shown = read_json(to / "lens" / f"{name}.json", Lens)
+        assert shown.passed and shown.launch == "n = 4096" and shown.cycles
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import base64
+import gzip
+import json
 import os
 import re
 import signal
@@ -156,11 +159,21 @@ def test_a_wrong_kernel_is_explained(out: Path, tmp_path: Path) -> None:
     assert len(lines) <= screen.ROWS and any("FAILED" in line for line in lines[-12:])
 
 
-def test_a_race_is_reported_with_line_and_thread_once(out: Path) -> None:
-    done = tried(out, *fault(3))
+def test_a_race_is_reported_with_line_and_thread_once_and_on_its_page(out: Path) -> None:
+    page = out / "page.html"
+    done = tried(out, *fault(3), "--html", page)
     text = " ".join(done.stdout.split())
     place = f"gemm.cu:{line_of('sum[i][j] += a_tile')}: block (0, 0, 0), thread (1, 0, 0): race"
     assert done.returncode == 1 and place in text and text.count("race") == 1
+    assert done.stdout.splitlines()[-1] == f"page: {page}"
+    packed = re.search('id="part-lens_gemm">([^<]+)<', page.read_text())
+    assert packed
+    lens = json.loads(gzip.decompress(base64.b64decode(packed[1])))
+    assert not lens["passed"] and place in lens["checks"][0]
+    assert (
+        lens["source"] == "tests/faults/gemm.cu"
+        and "part-lens_sgemm_blocktile_2d" in page.read_text()
+    )
 
 
 @pytest.mark.parametrize("count", [4, 8])
@@ -184,6 +197,8 @@ def test_a_wrong_result_is_looked_into_with_debug_code(count: int, tmp_path: Pat
         (["cublas_fp32"], "library baseline"),
         (["sgemm_c_dispatch"], "dispatcher; try one of its kernels: sgemm_t128x256x8"),
         (["sgemm_naive", "--threads", 64], "--threads goes with a .cu file"),
+        (["sgemm_naive", "--html", "nope/a.html"], "--html nope/a.html: no folder nope; make it"),
+        (["sgemm_naive", "--html", "docs"], "--html docs: cannot be written"),
         (["sgemm_naive", "--size", 0], "--size 0 is not allowed; allowed: 1 to 32768"),
         ([FAULTS], "goes with --like VARIANT"),
         ([FAULTS, *LIKE], "template parameter 'FAULT', for which sgemm_blocktile_2d has no value"),
@@ -195,6 +210,7 @@ def test_a_wrong_result_is_looked_into_with_debug_code(count: int, tmp_path: Pat
 )
 def test_bad_input_is_one_line(arguments: list[object], message: str, tmp_path: Path) -> None:
     assert_one_line(tried(tmp_path, *arguments), message)
+    assert not (tmp_path / "build").exists()
 
 
 def test_a_wrong_entry_hints_at_the_key(tmp_path: Path) -> None:
