@@ -75,6 +75,7 @@ def add(commands: Any) -> None:
     """Add `exec` and `nvcc` to the subcommands of `ptxsim`."""
     parser = commands.add_parser(
         "exec",
+        allow_abbrev=False,  # The program's own options may begin as ptxsim's do.
         help="run a CUDA program as it is, without a GPU: each launch is emulated, checked and counted",
         description="Runs a CUDA program (nvcc -cudart shared -lineinfo) without a GPU; the report goes to standard "
         "error. Exit code: the program's; 1 if that is 0 and there were faults; 2 if it cannot be run; "

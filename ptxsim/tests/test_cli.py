@@ -109,6 +109,11 @@ def test_flags_of_nvcc(command, capsys):
     assert '--nvcc-flags "\'open": No closing quotation' in capsys.readouterr().err
 
 
+def test_the_options_of_a_program_are_its_own(capfd):
+    assert main(["exec", "-q", "/bin/echo", "--n=3", "--once"]) == 0
+    assert capfd.readouterr().out == "--n=3 --once\n"
+
+
 def test_without_a_command_there_is_help(capsys):
     assert main([]) == 0 and "ptxsim exec ./matmul" in capsys.readouterr().out
 
