@@ -454,7 +454,7 @@ def test_the_command(made, tmp_path, capsys):
     [
         ("gone.cubin", [], "gone.cubin: no such file"),
         ("all.cubin", ["--gpu", "h300"], "GPU 'h300' is not known"),
-        ("all.txt", [], "all.txt: No such file"),
+        ("all.txt", [], "all.txt: no such file"),
         ("all.ptx", ["--ptx", "x.ptx"], "only goes with a .cubin"),
         ("text.cubin", [], "not a cubin"),
         ("all.cubin", ["--sms", "0"], "sms = 0 is not allowed; allowed: a positive whole number"),
@@ -463,6 +463,7 @@ def test_the_command(made, tmp_path, capsys):
 def test_faults_are_one_line(made, tmp_path, capsys, kernel, options, words):
     (tmp_path / "all.cubin").write_bytes(made.cubin.read_bytes())
     (tmp_path / "text.cubin").write_text("not a cubin")
+    (tmp_path / "all.ptx").write_text("")
     assert main(["bounds", str(tmp_path / kernel), *OPTIONS, *options]) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("ptxsim: ") and words in lines[0], lines

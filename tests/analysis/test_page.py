@@ -28,10 +28,10 @@ CHECKS = (Path(__file__).with_name("page_checks.js")).read_text()
 
 
 class Shown:
-    """The page in the browser."""
+    """The page in the browser, which opens on `first_view`."""
 
-    def __init__(self, browser: Any, page: Path) -> None:
-        self.browser, self.page = browser, page
+    def __init__(self, browser: Any, page: Path, first_view: str = "ladder") -> None:
+        self.browser, self.page, self.first_view = browser, page, first_view
         self.size(DESKTOP)
         browser.get_log("browser"), browser.get_log("performance")  # what earlier tests left
 
@@ -46,7 +46,7 @@ class Shown:
 
     def drawn(self) -> Shown:
         """Wait until the view in the hash is drawn, not the one before it."""
-        wanted = self.state.get("view", "ladder")
+        wanted = self.state.get("view", self.first_view)
         views = (wanted,) if wanted in VIEWS else VIEWS
         self.until(lambda: self.script("return document.body.dataset.ready") in views)
         return self
@@ -441,7 +441,7 @@ def test_the_page_of_one_kernel_says_first_that_it_failed(
     out = tmp_path / "mine.html"
     done = run_module("analysis", "lens", tmp_path / "mine.json", *options, "--out", out)
     assert done.returncode == 0, done.stderr
-    shown = Shown(chromium, out).open()
+    shown = Shown(chromium, out, "lens").open()
     assert [link.text for link in shown.all("nav a")] == ["Lens"]
     assert shown.text("#lens").split("\n")[1].startswith("FAILED mine, 64x64x64")
     assert "<b>mine</b>" in shown.text("#lens-idea")  # text, not HTML
