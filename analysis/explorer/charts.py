@@ -139,7 +139,7 @@ def roofline() -> Layers:
     colour = plain(alt.Color, "colour:N")
     base = rows().encode(x=x, y=y)
     stepped = base.transform_filter("isValid(datum.x0)")
-    shaft = stepped.mark_rule(strokeWidth=1.8).encode(x2="x0:Q", y2="y0:Q", color=colour)
+    shaft = stepped.mark_rule(strokeWidth=1.8, aria=False).encode(x2="x0:Q", y2="y0:Q", color=colour)
     head = stepped.mark_point(shape="triangle-right", filled=True, size=120, opacity=1).encode(
         color=colour, angle=plain(alt.Angle, "angle:Q")
     )
@@ -148,7 +148,7 @@ def roofline() -> Layers:
     )
     first = first.encode(stroke=plain(alt.Stroke, "colour:N"), fill=plain(alt.Fill, "fill:N"))
     label = rows().transform_filter("isValid(datum.labelX)").encode(x="labelX:Q", y="labelY:Q")
-    leader = label.mark_rule(strokeWidth=0.6, opacity=0.6).encode(x2="x:Q", y2="y:Q")
+    leader = label.mark_rule(strokeWidth=0.6, opacity=0.6, aria=False).encode(x2="x:Q", y2="y:Q")
     label = label.encode(text="text:N")
     on_left = label.transform_filter("datum.left").mark_text(align="right", baseline="middle")
     on_right = label.transform_filter("!datum.left").mark_text(align="left", baseline="middle")
