@@ -139,7 +139,9 @@ def roofline() -> Layers:
     colour = plain(alt.Color, "colour:N")
     base = rows().encode(x=x, y=y)
     stepped = base.transform_filter("isValid(datum.x0)")
-    shaft = stepped.mark_rule(strokeWidth=1.8, aria=False).encode(x2="x0:Q", y2="y0:Q", color=colour)
+    shaft = stepped.mark_rule(strokeWidth=1.8, aria=False).encode(
+        x2="x0:Q", y2="y0:Q", color=colour
+    )
     head = stepped.mark_point(shape="triangle-right", filled=True, size=120, opacity=1).encode(
         color=colour, angle=plain(alt.Angle, "angle:Q")
     )

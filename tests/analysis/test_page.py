@@ -374,6 +374,11 @@ def test_the_lens_opens_on_the_conflicts_and_its_columns_follow_a_click(shown: S
     line = re.match(r"\d+", source)
     assert line and "a_tile[load_a_col + 0][to] = a_fetched[i].x;" in source
     assert machine.startswith("STS [") and cost.startswith(line[0])
+    colours = shown.script(
+        "const rows = document.querySelectorAll('#lens-source .hue0, #lens-machine .hue0, #lens-access .taken');"
+        "return [...rows].map(row => getComputedStyle(row).backgroundColor)"
+    )
+    assert colours and "rgba(0, 0, 0, 0)" not in colours
     words = shown.text("#lens-line")
     assert "4 wavefronts, 1 would do: a 4-way bank conflict" in words
     cells = [cell.get_attribute("data-lanes") for cell in shown.all("#lens-access td.taken")]
