@@ -57,6 +57,7 @@ async function draw(id, name, datasets, { title, parameters = {}, height, why = 
     made.finalize();
     return;
   }
+  place.setAttribute('role', 'group');
   place.setAttribute('aria-label', `Chart: ${title}`);
   drawn.set(id, made);
 }

@@ -44,3 +44,8 @@ function overlapping() {
       .map(other => `${text.textContent} over ${other.textContent}`));
   });
 }
+
+// Every name of an element that has no role to be named (ARIA 1.2, 5.2.8.6)
+function named() {
+  return [...document.querySelectorAll('div[aria-label]:not([role])')].map(element => element.outerHTML.slice(0, 80));
+}

@@ -309,6 +309,7 @@ def test_each_view_fits_a_phone_stands_out_from_its_background_and_names_the_old
     for view in VIEWS:
         shown.open(view=view, theme=theme, gpu="h200")
         assert shown.script(f"{CHECKS} return faint()") == [], view
+        assert shown.script(f"{CHECKS} return named()") == [], view
         if view not in ("claims", "banks"):
             assert "older protocol, one process" in shown.text(f"#{view}")
         if theme == "dark":
