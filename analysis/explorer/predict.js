@@ -53,7 +53,7 @@ function mountPredict(element, step) {
   const guess = state.predict && step ? guessOf(step) : null;
   for (const other of document.querySelectorAll('#rung-predict, #lens-predict')) other.replaceChildren(); // of another view
   element.replaceChildren(...(guess ? verdictOf(step, guess) : isHidden(step) ? [predictForm(step)] : []));
-  if (guess && answered) element.querySelector('h4').focus();
+  if (guess && answered) element.querySelector('h3').focus();
   answered = false;
 }
 
@@ -71,7 +71,7 @@ function predictForm(step) {
     go({ guess: [variant, counter, direction, name].join('.') });
   };
   return el('form', { class: 'card', 'aria-label': 'Predict this step', onsubmit: submit },
-    el('h4', {}, title),
+    el('h3', {}, title),
     el('p', {}, `Before: the limiter is ${limits[0].short}${stall ? `, the top stall ${stall.name.toLowerCase()}` : ''}. `,
       'The source below shows what changes. The result appears once you have chosen.'),
     el('div', { class: 'controls' },
@@ -90,7 +90,7 @@ function verdictOf({ variant, old, now, limits }, { key, meant, name }) {
   const change = result === 'hardly moved' ? result : relative(old[key], now[key]);
   const keys = (STEPS.get(variant)?.counters ?? []).map(counter => counter.key), isMeant = keys.includes(key);
   const others = keys.filter(other => other !== key).map(other => DATA.counters[other][0]);
-  return [el('h4', { tabindex: -1 }, 'Your prediction'), el('ul', {},
+  return [el('h3', { tabindex: -1 }, 'Your prediction'), el('ul', {},
     verdict(result === 'as meant', `you said that this counter will ${meant}: ${label}. It went from ${from} to ${to}, ${change}.`),
     verdict(limits[1].name === name, `you said that the limiter will be ${name}. It is ${limits[1].short}.`)),
   others.length > 0 && el('p', { class: 'note' }, `The step was meant to move ${others.join(' and ')}${isMeant ? ', too' : ''}.`),
