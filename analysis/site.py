@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Each file of the site with its name and what a reader finds there
 PAGES = {
     "explorer.html": ("Explorer", "every rung and step, with source, counters and speed"),
-    "paper.pdf": ("Paper", "the ladders, ten findings and how they were measured"),
+    "paper.pdf": ("Paper", "the ladders, the findings and how they were measured"),
     "supplement.pdf": ("Supplement", "the tables behind the paper, and every claim"),
 }
 INDEX = """<!doctype html>

@@ -18,7 +18,7 @@ import pandas as pd
 
 from analysis import counters, ladders
 from analysis.explorer import lenses
-from analysis.results import Results, best_measured, lines_of, records, squares
+from analysis.results import Results, best_measured, lines_of, listed, records, squares
 from analysis.tables.kernels import OF_BUILD
 from analysis.tables.steps import UNITS
 from analysis.tables.summary import declared
@@ -194,16 +194,37 @@ def experiments(gpus: list[Results]) -> list[Row]:
 
 
 def rungs(sources: Sources) -> dict[str, Lens]:
-    """The lenses of the ladders' kernels and of what their steps are over, in the catalogue's
-    order.
-    """
+    """The lenses that the page shows, in the catalogue's order: of rungs that passed their checks."""
+    shown = {name: sources.lenses.get(name) for name in rung_names(sources)}
+    return {name: lens for name, lens in shown.items() if lens and lens.passed}
+
+
+def rung_names(sources: Sources) -> list[str]:
+    """The ladders' kernels and what their steps are over, in the catalogue's order."""
     frames = [results.squares for results in sources.gpus]
     timed = {name for rows in frames for name in rows[rows["experiment"].isin(LADDERS)]["variant"]}
     stepped = {
         step[key] for step in ladders.steps(sources.catalogue) for key in ("variant", "over")
     }
-    order = (name for name in sources.catalogue["variant"] if name in timed | stepped)
-    return {name: sources.lenses[name] for name in order if name in sources.lenses}
+    of_kernels = sources.catalogue[sources.catalogue["kind"] == "kernel"]
+    return [name for name in of_kernels["variant"] if name in timed | stepped]
+
+
+def without_lens(sources: Sources) -> list[str]:
+    """A line for each reason why rungs have no lens; none where no lens was made at all."""
+    if not sources.lenses:
+        return []
+    missing = [name for name in rung_names(sources) if name not in rungs(sources)]
+    failed = [name for name in missing if name in sources.lenses]
+    reasons = {
+        "failed a check": failed,
+        "not emulated": [name for name in missing if name not in failed],
+    }
+    return [
+        f"left out of the lens, {reason}: {listed(names)}"
+        for reason, names in reasons.items()
+        if names
+    ]
 
 
 def kernel_sources(variants: pd.DataFrame) -> dict[str, str]:

@@ -21,12 +21,9 @@ NAMED = re.compile(r"(?:- )?((?:\*\*`\w+`\*\*(?:, | and )?)+)")
 
 
 def read(folders: Iterable[Path]) -> dict[str, Lens]:
-    """Return the lens of each kernel that passed its checks, by variant, in the folders' files
-    VARIANT.json.
-    """
+    """Return the lens of each kernel, by variant, in the folders' files VARIANT.json."""
     paths = sorted(path for folder in folders for path in folder.glob("*.json"))
-    lenses = (read_json(path, Lens) for path in paths)
-    return {lens.variant: lens for lens in lenses if lens.passed}
+    return {lens.variant: lens for lens in (read_json(path, Lens) for path in paths)}
 
 
 def sources(lenses: Iterable[Lens]) -> dict[str, str]:

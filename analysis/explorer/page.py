@@ -23,7 +23,7 @@ import vl_convert
 
 from analysis.explorer import lenses
 from analysis.explorer.charts import charts
-from analysis.explorer.content import Sources, core, parts
+from analysis.explorer.content import Sources, core, parts, without_lens
 from analysis.results import archives_of, note_of, of_options, tell_left_out
 from contracts import UserError, write_text
 
@@ -91,10 +91,13 @@ def run(args: argparse.Namespace) -> None:
     first = of_options(args)
     others = (gpu for gpu in archives_of(args) if gpu.folder.resolve() != first.folder.resolve())
     gpus = [first, *others]
-    text = page(Sources(gpus, args.tables, args.figures, lenses.read(args.lens)))
+    sources = Sources(gpus, args.tables, args.figures, lenses.read(args.lens))
+    text = page(sources)
     if (size := len(text.encode())) > MAX_BYTES:
         raise UserError(
             f"{args.out}: {size:,} bytes is not allowed; allowed: at most {MAX_BYTES:,}"
         )
     write_text(args.out, text)
     tell_left_out(*gpus)
+    for line in without_lens(sources):
+        print(line)

@@ -24,8 +24,11 @@ from analysis.explorer.content import (
     core,
     measured,
     parts,
+    rungs,
     significant,
+    without_lens,
 )
+from analysis.explorer.lenses import read
 from analysis.findings import FIGURES, FINDINGS
 from analysis.results import Results
 from contracts import REHEARSAL
@@ -57,6 +60,19 @@ def test_a_kernel_that_failed_a_check_is_named_and_has_no_number(
     assert "sgemm_warptile" not in numbers["minimum_cycles"]
     # nothing was written there
     assert (data["findings"], data["claims"], data["pictures"]) == ([], 0, {})
+
+
+def test_a_rung_without_a_lens_is_named_with_the_reason(h100: Results, made: Path) -> None:
+    known = read([made / "lens"])
+    failed = known | {
+        "sgemm_at_tiling": known["sgemm_at_tiling"].model_copy(update={"passed": False})
+    }
+    sources = Sources([h100], made / "tables", made / "figures", failed)
+    assert "sgemm_at_tiling" not in rungs(sources) and "sgemm_at_swizzle" in rungs(sources)
+    lines = without_lens(sources)
+    assert lines[0] == "left out of the lens, failed a check: sgemm_at_tiling"
+    assert lines[1].startswith("left out of the lens, not emulated: sgemm_naive, ")
+    assert without_lens(Sources([h100], made / "tables", made / "figures")) == []
 
 
 def test_a_rehearsal_has_a_banner_that_stays(rehearsed: Results, h100: Results, made: Path) -> None:
