@@ -434,6 +434,7 @@ class TileTimes(Document):
     l2_bytes: float
     dram_bytes: float
     step_us: float
+    slice_us: float
     large_clusters: Annotated[float, Field(gt=0, le=1)]
 
 

@@ -53,8 +53,6 @@ TILE = "hgemm_wgmma_tile"
 
 # A box of cuTensorMapEncodeTiled has at most so many rows and columns.
 MAX_BOX = 256
-# Every GPU with clusters runs clusters of so many blocks (CUDA C++ Programming Guide).
-MAX_CLUSTER_BLOCKS = 8
 WARP_THREADS, MAX_BLOCK_THREADS = 32, 1024
 # No GPU has more shared memory for a block.
 MAX_SHARED_BYTES = 232_448
@@ -377,10 +375,10 @@ def _checked(variant: Variant, path: Path) -> Variant:
         raise UserError(
             f"{path}: {variant.name}.b_layout = {variant.b_layout!r}, but a texture's B is row-major"
         )
-    if variant.cluster_blocks > MAX_CLUSTER_BLOCKS:
+    if variant.cluster_blocks > tiles.MAX_CLUSTER_BLOCKS:
         value = f"{path}: {variant.name}.cluster = {list(variant.cluster)}"
         value += f" and splits = {variant.splits}" if variant.splits > 1 else ""
-        raise UserError(f"{value}, but a cluster has at most {MAX_CLUSTER_BLOCKS} blocks")
+        raise UserError(f"{value}, but a cluster has at most {tiles.MAX_CLUSTER_BLOCKS} blocks")
     return variant
 
 

@@ -258,6 +258,8 @@ class Variant:
         x, y = self.tiles(problem)
         if not self.blocks_per_sm:
             return x, y, self.splits
+        if self.splits > 1:  # what a cluster has for sums of its slices serves one tile
+            return x * y, 1, self.splits
         cluster = math.prod(self.cluster)
         resident = max(self.blocks_per_sm * sms // cluster, 1) * cluster
         return (resident if self.stream_k else min(x * y, resident)), 1, 1

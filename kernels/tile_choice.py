@@ -12,7 +12,7 @@ from kernels.tiles import BLOCK, ROW_BYTES, Tile, tiles
 
 GPU = "NVIDIA H100 80GB HBM3"
 MIN_STAGES = 3
-# Tiles of one size differ in cluster, pipeline and turns; of each size so many are proposed.
+# Tiles of one size and division of k differ in cluster, pipeline and turns; of each size so many are proposed.
 OF_ONE_SIZE = 2
 # Where less than this of what is loaded is multiplied, another order of A and B does better.
 MIN_READ = 0.8
@@ -38,7 +38,7 @@ def rounds(tile: Tile, problem: Problem, sms: int, large_clusters: float) -> tup
     """Return in how many rounds the clusters of a GPU compute all tiles, and how many blocks run at
     a time.
     """
-    blocks = tile.down * tile.across
+    blocks = tile.down * tile.across * tile.slices
     clusters = max(int(sms * (large_clusters if blocks > 2 else 1.0)) // blocks, 1)
     of_problem = _count(problem.m, tile.rows * tile.down) * _count(
         problem.n, tile.columns * tile.across
@@ -58,6 +58,12 @@ def pruned(tile: Tile, problem: Problem, sms: int) -> str | None:
     for blocks, side, unit in ((tile.down, problem.m, tile.rows), (tile.across, problem.n, tile.columns)):  # fmt: skip
         if blocks > _count(side, unit):
             return f"{blocks} blocks of a cluster for {_count(side, unit)} tiles"
+    # Slices fill multiprocessors that tiles leave idle.
+    if tile.slices > 1:
+        if (turns := rounds(tile, problem, sms, 1.0)[0]) > 1:
+            return f"{tile.slices} slices, but {turns} rounds"
+        if (steps := _count(problem.k, BLOCK)) < 2 * tile.slices:
+            return f"{tile.slices} slices of {steps} steps over k"
     # Loads need a few steps' time to come.
     if tile.stages < MIN_STAGES:
         return f"{tile.stages} stages; a pipeline needs {MIN_STAGES}"
@@ -80,24 +86,27 @@ def time_us(tile: Tile, problem: Problem, times: TileTimes, sms: int) -> float:
     from_l2 = (rows / tile.across + columns / tile.down) * ROW_BYTES * blocks / times.l2_bytes
     # Both overlap, but not quite: of two clusters that multiply alike, the one that loads less is faster.
     step = max(multiply, from_l2) + 0.1 * min(multiply, from_l2) + times.step_us
-    steps = turns * _count(problem.k, 64) * step
+    steps = turns * _count(_count(problem.k, BLOCK), tile.slices) * step
     p = problem
     from_dram = 2 * (p.m * p.k + p.k * p.n + p.m * p.n) / times.dram_bytes
     # With ping-pong only the last tile's stores show, by half as many threads.
-    stores = times.store_us * tile.rows * tile.columns / 128**2 * (2 if tile.pingpong else turns)
-    return times.start_us + max(steps, from_dram) + stores
+    size = tile.rows * tile.columns / 128**2
+    stores = times.store_us * size / tile.slices * (2 if tile.pingpong else turns)
+    sent = 1 - 1 / tile.slices
+    sums = times.slice_us * (1 + size * sent) if sent else 0.0
+    return times.start_us + max(steps, from_dram) + sums + stores
 
 
 def ranked(problem: Problem, dtype: str = "bf16", sms: int = 132, gpu: str = GPU) -> list[Tile]:
     """Return the tiles that are left for a problem, the shortest expected time first; of each size
-    at most two.
+    and number of slices at most two.
     """
     times = times_of(gpu)
     left = [tile for tile in tiles(problem.b_layout, dtype) if pruned(tile, problem, sms) is None]
     order: list[Tile] = []
-    sizes: dict[tuple[int, int, bool], int] = {}
+    sizes: dict[tuple[int, int, bool, int], int] = {}
     for tile in sorted(left, key=lambda tile: time_us(tile, problem, times, sms)):
-        size = (tile.rows, tile.columns, tile.b_first)
+        size = (tile.rows, tile.columns, tile.b_first, tile.slices)
         sizes[size] = sizes.get(size, 0) + 1
         if sizes[size] <= OF_ONE_SIZE:
             order.append(tile)

@@ -2,10 +2,14 @@
 
     python -m experiments.tuning.tile_times --build-dir results/build/sm_90a --out tile_times.csv
 
-The problems are drawn from `--seed`: m, n and k are log-uniform multiples of 8 from 64 to 8192. Of
-each, tiles that the present constants rank high are timed, and as many that they do not. They are
-compiled where they lack. The constants are those with the smallest relative error (least squares on
-logarithms).
+The problems are drawn from `--seed`: m, n and k are log-uniform multiples of 8, m from 8 to 8192, n
+and k from 64 to 16384. Of each, the tiles that the present constants rank first are timed, and some
+that they do not. They are compiled where they lack. The constants are those with the smallest
+relative error (least squares on logarithms).
+
+`--fit FILE ...` fits them to tables of earlier runs, such as one run on each of several GPUs. It
+prints what the present ranking costs: the fastest of the tiles that a dispatcher compiles beside
+the fastest of all that were timed.
 """
 
 from __future__ import annotations
@@ -24,8 +28,8 @@ import numpy as np
 from contracts import UserError, atomic_write, run_command
 from contracts.declared import TileTimes
 from experiments.gpu import discovery
-from experiments.stages.tile_builds import TileBuilds
-from kernels import catalogue, tile_choice
+from experiments.stages.tile_builds import COMPILED, TileBuilds
+from kernels import catalogue, tile_choice, tiles
 from kernels.catalogue import Problem, Variant
 from kernels.tiles import Tile
 
@@ -34,10 +38,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FITTED = ("start_us", "store_us", "multiply_adds", "l2_bytes", "dram_bytes", "step_us")
-LIKELIEST, OTHERS = 4, 4  # tiles of each problem
+FITTED = ("start_us", "store_us", "multiply_adds", "l2_bytes", "dram_bytes", "step_us", "slice_us")
+LIKELIEST, OTHERS = 6, 6  # tiles of each problem
 SAMPLES = 15
 MIN_ROWS = 3 * len(FITTED)
+COLUMNS = ("gpu", "sms", "m", "n", "k", "tile", "time_us")
 
 
 @dataclass(frozen=True)
@@ -49,15 +54,19 @@ class Row:
     time_us: float
 
 
-def drawn(count: int, seed: int) -> Iterator[tuple[Problem, list[Tile]]]:
-    """Yield so many problems, each with the tiles to be timed."""
+def drawn(
+    count: int, seed: int, likeliest: int, others: int, sms: int = 132, gpu: str = tile_choice.GPU
+) -> Iterator[tuple[Problem, list[Tile]]]:
+    """Yield so many problems, each with the tiles to be timed: those that are ranked first for this
+    GPU, and others at random.
+    """
     rng = random.Random(seed)
     for _ in range(count):
-        m, n, k = (8 * round(2 ** rng.uniform(3, 10)) for _ in range(3))
+        m, n, k = (8 * round(2 ** rng.uniform(low, high)) for low, high in ((0, 10), (3, 11), (3, 11)))  # fmt: skip
         problem = Problem.packed(m, n, k)
-        order = tile_choice.ranked(problem)
-        rest = order[LIKELIEST:]
-        yield problem, order[:LIKELIEST] + rng.sample(rest, min(OTHERS, len(rest)))
+        order = tile_choice.ranked(problem, sms=sms, gpu=gpu)
+        rest = order[likeliest:]
+        yield problem, order[:likeliest] + rng.sample(rest, min(others, len(rest)))
 
 
 def measured(
@@ -146,28 +155,98 @@ def fit(rows: Sequence[Row], sms: int, start: TileTimes) -> tuple[TileTimes, flo
     return of(found.x), float(np.sqrt(np.mean(np.square(errors(found.x)))))
 
 
+def regrets(rows: Sequence[Row], sms: int, gpu: str) -> dict[Problem, float]:
+    """Return for each problem how much longer than the fastest tile that was timed the fastest of
+    those takes that a dispatcher compiles, as a part of the time.
+
+    Problems of which none of the latter was timed are left out.
+    """
+    by_problem: dict[Problem, dict[str, float]] = {}
+    for row in rows:
+        by_problem.setdefault(row.problem, {})[row.tile.name] = row.time_us
+    of = {}
+    for problem, times in by_problem.items():
+        likely = tile_choice.ranked(problem, sms=sms, gpu=gpu)[:COMPILED]
+        if taken := [times[tile.name] for tile in likely if tile.name in times]:
+            of[problem] = min(taken) / min(times.values()) - 1
+    return of
+
+
+def write_times(path: Path, rows: Sequence[Row], gpu: str, sms: int) -> None:
+    """Write the rows as a table that `read_times` reads."""
+    with atomic_write(path) as out, out.open("w") as file:
+        table = csv.writer(file)
+        table.writerow(COLUMNS)
+        for row in rows:
+            p = row.problem
+            table.writerow([gpu, sms, p.m, p.n, p.k, row.tile.name, f"{row.time_us:.3f}"])
+
+
+def read_times(paths: Sequence[Path]) -> tuple[list[Row], str, int]:
+    """Return the rows of several tables, the name of their GPU and its number of multiprocessors.
+
+    Raises `UserError` for a file that is no such table, and for tables of two GPU models.
+    """
+    rows, gpus = [], set()
+    for path in paths:
+        try:
+            for line in csv.DictReader(path.read_text().splitlines(), strict=True):
+                tile = tiles.named(line["tile"])
+                if tile is None:
+                    raise UserError(f"{path}: {line['tile']} is no tile")
+                problem = Problem.packed(int(line["m"]), int(line["n"]), int(line["k"]))
+                rows.append(Row(problem, tile, float(line["time_us"])))
+                gpus.add((line["gpu"], int(line["sms"])))
+        except (OSError, KeyError, ValueError, csv.Error) as error:
+            raise UserError(f"{path} is no table of tile times: {error!r}") from None
+    if len(gpus) != 1:
+        named = ", ".join(sorted(gpu for gpu, _ in gpus)) or "none"
+        raise UserError(f"times of one GPU model are fitted, but the tables have: {named}")
+    [(gpu, sms)] = gpus
+    return rows, gpu, sms
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Fit the constants of tiles to this GPU.")
-    parser.add_argument("--build-dir", required=True, type=Path, help="folder with harness.cubin")
+    parser = argparse.ArgumentParser(description="Fit the constants of tiles to a GPU.")
+    parser.add_argument("--build-dir", type=Path, help="folder with harness.cubin")
     parser.add_argument("--problems", type=int, default=40, metavar="N", help="40 when left out")
+    parser.add_argument(
+        "--likeliest",
+        type=int,
+        default=LIKELIEST,
+        metavar="N",
+        help="tiles of each problem that are ranked first",
+    )
+    parser.add_argument(
+        "--others", type=int, default=OTHERS, metavar="N", help="tiles of each problem at random"
+    )
     parser.add_argument("--seed", type=int, default=53, help="of the problems")
     parser.add_argument("--nvcc", help="path of the compiler")
-    parser.add_argument("--out", required=True, type=Path, help="table of the times (CSV)")
-    options = parser.parse_args()
-    asked = list(drawn(options.problems, options.seed))
-    rows, sms = measured(asked, options.build_dir, options.nvcc)
-    times, error = fit(rows, sms, tile_choice.times_of())
-    with atomic_write(options.out) as path, path.open("w") as file:
-        table = csv.writer(file)
-        table.writerow(["m", "n", "k", "tile", "time_us", "expected_us"])
-        for row in rows:
-            p, expected = row.problem, tile_choice.time_us(row.tile, row.problem, times, sms)
-            table.writerow([p.m, p.n, p.k, row.tile.name, f"{row.time_us:.2f}", f"{expected:.2f}"])
-    print(
-        f"# {len(rows)} times on {len(asked)} problems of seed {options.seed}, off by {error:.1%}"
+    parser.add_argument("--out", type=Path, help="table of the times (CSV)")
+    parser.add_argument(
+        "--fit", type=Path, nargs="+", metavar="FILE", help="fit to tables of earlier runs"
     )
-    here = discovery.gpu()
-    print(f'"{here.name if here else ""}":')
+    options = parser.parse_args()
+    if options.fit:
+        rows, gpu, sms = read_times(options.fit)
+    elif options.build_dir and options.out:
+        if (here := discovery.gpu()) is None:
+            raise UserError("no GPU is visible here, and times are measured on one")
+        gpu = here.name
+        asked = list(
+            drawn(options.problems, options.seed, options.likeliest, options.others, gpu=gpu)
+        )
+        rows, sms = measured(asked, options.build_dir, options.nvcc)
+        write_times(options.out, rows, gpu, sms)
+    else:
+        raise UserError("name --build-dir and --out, or tables with --fit")
+    times, error = fit(rows, sms, tile_choice.times_of(gpu))
+    cost = list(regrets(rows, sms, gpu).values())
+    print(
+        f"# {len(rows)} times on {len({row.problem for row in rows})} problems, off by {error:.1%}. "
+        f"Of the present ranking: {np.mean(cost):.1%} on average, {max(cost):.1%} at most"
+    )
+    print(f'"{gpu}":')
     for key, value in times.model_dump().items():
         print(f"  {key}: {value:.3f}" if value < 1000 else f"  {key}: {value / 1e6:.3f}e+6")
 

@@ -29,6 +29,10 @@ SAMPLE = [  # each first operand, order, layout, cluster and way of sharing; wid
     Tile(64, 232, b_first=False, down=4, across=2, stages=2, b_layout="column"),
     Tile(192, 96, b_first=False, pingpong=True, down=2, stages=2),
     Tile(256, 40, b_first=False, across=2, stages=2, b_layout="column"),
+    Tile(64, 128, down=2, slices=4, stages=2),
+    Tile(192, 64, across=2, slices=2, stages=3, b_layout="column"),
+    Tile(64, 64, slices=8, stages=3),
+    Tile(128, 176, b_first=False, slices=2, stages=2),
 ]
 
 
@@ -62,12 +66,13 @@ def test_a_tile_of_any_width_is_right_and_stores_without_bank_conflicts(
 ) -> None:
     variant = compiled(tile, tmp_path)
     # One cluster at a time computes all tiles, in turn.
-    device = EmulatedDevice(tmp_path, sms=tile.down * tile.across)
+    blocks = tile.down * tile.across * tile.slices
+    device = EmulatedDevice(tmp_path, sms=blocks)
     for problem in problems(tile):
         assert run_case(device, variant, Case("", problem), seed=1).detail == ""
     counters = ptxsim.Counters()
     whole = Problem.packed(tile.rows, tile.columns, 64, tile.b_layout)
-    launch = launching.to_count(variant, whole, tile.down * tile.across)
+    launch = launching.to_count(variant, whole, blocks)
     launching.load(variant, tmp_path, cubin=False).launch(**launch, observers=[counters])
     assert counters.totals()[BANK_CONFLICTS] == 0
 
@@ -79,7 +84,8 @@ def test_every_tile_fits_and_has_a_kernel_by_its_name() -> None:
         variant = CATALOGUE.find(name)
         assert isinstance(variant, Variant) and tiles.named(name) == tile
         parts = tile.stages * tile.stage_bytes + tile.buffer_bytes(tile.piece)
-        # Alignment and the turns' mbarriers take the rest.
+        parts += (tile.slices - 1) * tile.rows * tile.columns // tile.slices * 4
+        # Alignment and the mbarriers besides the stages' take the rest.
         assert variant.shared_bytes == parts + 1040 <= tiles.SHARED_BYTES
         assert variant.b_layout == "row" and name in CATALOGUE and name not in list(CATALOGUE)
 
@@ -92,6 +98,9 @@ def test_every_tile_fits_and_has_a_kernel_by_its_name() -> None:
         (Tile(200, 256, stages=3), "200 sums a thread; allowed: 192"),
         (Tile(160, 128, down=3, stages=4), "clusters of 3x1; allowed: 1x1, 2x1, 1x2, 2x2, 4x2, 2x4"),
         (Tile(160, 128, stages=7), "7 stages; allowed: 2 to 6"),
+        (Tile(72, 128, slices=2, stages=4), "2 slices of a width of 72; allowed: 1, 2, 4 or 8 multiples of 8"),
+        (Tile(64, 128, pingpong=True, slices=2, stages=4), "2 slices and ping-pong; allowed: one of the two"),
+        (Tile(64, 128, down=2, across=2, slices=4, stages=4), "clusters of 16 blocks; allowed: 8"),
     ],
 )  # fmt: skip
 def test_a_tile_without_a_kernel_is_refused_with_the_reason(tile: Tile, reason: str) -> None:

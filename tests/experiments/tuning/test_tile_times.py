@@ -16,7 +16,7 @@ TIMES = tile_choice.times_of()
 def rows(times: object, problems: int) -> list[Row]:
     """As a GPU with these constants would measure, each off by up to 2%."""
     rng, taken = np.random.default_rng(4), []
-    for problem, listed in tile_times.drawn(problems, seed=1):
+    for problem, listed in tile_times.drawn(problems, 1, 4, 4):
         for tile in listed:
             time_us = tile_choice.time_us(tile, problem, times, sms=100)  # type: ignore[arg-type]
             taken.append(Row(problem, tile, time_us * rng.uniform(0.98, 1.02)))
@@ -33,7 +33,7 @@ def test_a_fit_finds_the_constants_of_a_gpu_with_other_ones() -> None:
 
 
 def test_too_few_times_are_not_fitted() -> None:
-    with refused("^8 times, but a fit needs 18 or more$"):
+    with refused("^8 times, but a fit needs 21 or more$"):
         tile_times.fit(rows(TIMES, problems=1), 100, TIMES)
 
 
