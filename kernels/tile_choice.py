@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 
 from contracts import read_yaml
 from contracts.declared import TileTimes, TileTimesFile
@@ -84,8 +85,8 @@ def time_us(tile: Tile, problem: Problem, times: TileTimes, sms: int) -> float:
     multiply = tile.rows * tile.columns * 64 * narrow / times.multiply_adds
     rows, columns = tile.loaded
     from_l2 = (rows / tile.across + columns / tile.down) * ROW_BYTES * blocks / times.l2_bytes
-    # Both overlap, but not quite: of two clusters that multiply alike, the one that loads less is faster.
-    step = max(multiply, from_l2) + 0.1 * min(multiply, from_l2) + times.step_us
+    # Both overlap, but not quite, and least where they take equally long.
+    step = math.hypot(multiply, from_l2) + times.step_us
     steps = turns * _count(_count(problem.k, BLOCK), tile.slices) * step
     p = problem
     from_dram = 2 * (p.m * p.k + p.k * p.n + p.m * p.n) / times.dram_bytes
@@ -94,7 +95,7 @@ def time_us(tile: Tile, problem: Problem, times: TileTimes, sms: int) -> float:
     stores = times.store_us * size / tile.slices * (2 if tile.pingpong else turns)
     sent = 1 - 1 / tile.slices
     sums = times.slice_us * (1 + size * sent) if sent else 0.0
-    return times.start_us + max(steps, from_dram) + sums + stores
+    return times.start_us + math.hypot(steps, from_dram) + sums + stores
 
 
 def ranked(problem: Problem, dtype: str = "bf16", sms: int = 132, gpu: str = GPU) -> list[Tile]:
