@@ -257,6 +257,7 @@ class CatalogueKernel:
         self.gpu, self.entry, self._folder = gpu, entry, folder or gpu.build_dir
         self._modules: list[ObjectCode] = []
         self._kernels = {variant.name: self._load(variant) for variant in entry.variants}
+        self._filled: dict[str, int] = {}
 
     def _load(self, variant: Variant) -> Kernel:
         stem = self._folder / variant.name
@@ -286,7 +287,7 @@ class CatalogueKernel:
         if reason := problem.overlap(self.entry.types, matrices):
             raise UserError(f"{self.entry.name} cannot take this problem: {reason}")
         variant = variant or self.entry.pick(problem, matrices)
-        grid = variant.grid(problem, sms or self.gpu.sm_count)
+        grid = variant.grid(problem, sms or self._filled_sms(variant))
         config = LaunchConfig(  # Clusters are the source's, by __cluster_dims__.
             grid=grid,
             block=variant.threads,
@@ -302,6 +303,25 @@ class CatalogueKernel:
             launch(stream, config, kernel, *packed)
 
         return work
+
+    def _filled_sms(self, variant: Variant) -> int:
+        """Return how many SMs the blocks of a persistent kernel fill at a time.
+
+        They are fewer than the GPU has where its clusters are large: a cluster lies within one GPC,
+        and GPCs differ in size. One cluster more would begin when all others have ended.
+        """
+        if not variant.blocks_per_sm or variant.cluster_blocks == 1:
+            return self.gpu.sm_count
+        if variant.name not in self._filled:
+            cluster = variant.cluster_blocks
+            config = LaunchConfig(
+                grid=cluster, block=variant.threads, shmem_size=variant.shared_bytes
+            )
+            occupancy = self._kernels[variant.name].occupancy
+            clusters = occupancy.max_active_clusters(config, stream=self.gpu.stream)
+            filled = clusters * cluster // variant.blocks_per_sm
+            self._filled[variant.name] = max(min(filled, self.gpu.sm_count), 1)
+        return self._filled[variant.name]
 
 
 class PinnedFlag:

@@ -96,7 +96,8 @@ class TileBuilds:
         entry, problem, gpu = gemm.entry, matrices.problem, gemm.gpu
         if not entry.any_tile:
             return
-        likely = tile_choice.ranked(problem, entry.dtype, gpu.sm_count, gpu.device.name)[:COMPILED]
+        likely = tile_choice.ranked(problem, entry.dtype, gpu.sm_count, gpu.device.name)
+        likely = likely[: 1 if discovery.rehearsing() else COMPILED]
         addresses = matrices.a.address, matrices.b.address, matrices.c[ROLES[1]].address
         kernels = [self._kernel(tile.name) for tile in likely]
         arch = _arch(kernels[0]) if kernels else ""

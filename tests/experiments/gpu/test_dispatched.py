@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from helpers import refused
 
 from experiments.gpu import dispatched, fastest_call
+from experiments.gpu.device import CatalogueKernel
 from experiments.gpu.dispatched import TIMED, DispatchedGemm
 from experiments.gpu.fastest_call import Choice
 from kernels import catalogue, cost
@@ -118,3 +120,18 @@ def test_an_offered_tile_is_timed_and_remembered_by_its_name(
     one.withdraw(P, tile)
     one.bind_fastest(P, *PLACES, timed_by(tile.name, ran))()
     assert ran[-1] != tile.name
+
+
+@pytest.mark.parametrize(("name", "held", "blocks"), [("128x128_c1x1_s4", 132, 132), ("128x128_c2x1_s4", 66, 132), ("128x128_c4x2_s4", 15, 120)])  # fmt: skip
+def test_persistent_clusters_are_as_many_as_the_gpu_holds_at_a_time(
+    name: str, held: int, blocks: int
+) -> None:
+    """An H100 holds 15 clusters of eight: a sixteenth would begin when all others have ended."""
+    tile = catalogue.load().find(f"hgemm_tile_{name}_bf16")
+    assert isinstance(tile, Variant)
+    kernel = CatalogueKernel.__new__(CatalogueKernel)
+    occupancy = SimpleNamespace(max_active_clusters=lambda *_, **__: held)
+    kernel.gpu = SimpleNamespace(sm_count=132, stream=None)  # type: ignore[assignment]
+    kernel._kernels, kernel._filled = {tile.name: SimpleNamespace(occupancy=occupancy)}, {}  # type: ignore[dict-item]
+    filled = kernel._filled_sms(tile)
+    assert tile.grid(Problem.square(8192), filled) == (blocks, 1, 1)
