@@ -122,7 +122,10 @@ def test_an_offered_tile_is_timed_and_remembered_by_its_name(
     assert ran[-1] != tile.name
 
 
-@pytest.mark.parametrize(("name", "held", "blocks"), [("128x128_c1x1_s4", 132, 132), ("128x128_c2x1_s4", 66, 132), ("128x128_c4x2_s4", 15, 120)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "held", "blocks"),
+    [("128x128_c1x1_s4", 132, 132), ("128x128_c2x1_s4", 66, 132), ("128x128_c4x2_s4", 15, 120)],
+)
 def test_persistent_clusters_are_as_many_as_the_gpu_holds_at_a_time(
     name: str, held: int, blocks: int
 ) -> None:

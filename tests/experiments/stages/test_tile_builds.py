@@ -22,7 +22,7 @@ from kernels.catalogue import Problem, Variant
 CATALOGUE = catalogue.load()
 ENTRY: Any = CATALOGUE["hgemm_tiled_bf16"]
 P = Problem.packed(2816, 776, 3008)
-LIKELY = [tile.name for tile in tile_choice.ranked(P, sms=132)[: tile_builds.COMPILED]]
+LIKELY = [tile.name for tile in tile_choice.ranked(P, gpu="NVIDIA H200")[: tile_builds.COMPILED]]
 
 
 @pytest.fixture(autouse=True)
