@@ -435,6 +435,8 @@ class TileTimes(Document):
     dram_bytes: float
     step_us: float
     slice_us: float
+    eight_us: float
+    ragged: float
     large_clusters: Annotated[float, Field(gt=0, le=1)]
 
 

@@ -87,12 +87,15 @@ def time_us(tile: Tile, problem: Problem, times: TileTimes, sms: int) -> float:
     from_l2 = (rows / tile.across + columns / tile.down) * ROW_BYTES * blocks / times.l2_bytes
     # Both overlap, but not quite, and least where they take equally long.
     step = math.hypot(multiply, from_l2) + times.step_us
+    step += times.eight_us * (tile.down * tile.across == 8)
     steps = turns * _count(_count(problem.k, BLOCK), tile.slices) * step
     p = problem
     from_dram = 2 * (p.m * p.k + p.k * p.n + p.m * p.n) / times.dram_bytes
     # With ping-pong only the last tile's stores show, by half as many threads.
     size = tile.rows * tile.columns / 128**2
     stores = times.store_us * size / tile.slices * (2 if tile.pingpong else turns)
+    if not tile.b_first and tile.width % BLOCK:  # the rest of a row is stored from the registers
+        stores *= times.ragged
     sent = 1 - 1 / tile.slices
     sums = times.slice_us * (1 + size * sent) if sent else 0.0
     return times.start_us + math.hypot(steps, from_dram) + sums + stores

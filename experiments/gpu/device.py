@@ -310,7 +310,7 @@ class CatalogueKernel:
         They are fewer than the GPU has where its clusters are large: a cluster lies within one GPC,
         and GPCs differ in size. One cluster more would begin when all others have ended.
         """
-        if not variant.blocks_per_sm or variant.cluster_blocks == 1:
+        if not variant.blocks_per_sm or variant.cluster_blocks == 1 or variant.splits > 1:
             return self.gpu.sm_count
         if variant.name not in self._filled:
             cluster = variant.cluster_blocks

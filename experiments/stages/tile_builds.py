@@ -28,7 +28,7 @@ from kernels.catalogue import Catalogue, Problem, Variant
 logger = logging.getLogger(__name__)
 
 # The likeliest tiles that are compiled for a problem.
-COMPILED = 8
+COMPILED = 16
 
 
 @functools.cache

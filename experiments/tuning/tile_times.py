@@ -40,7 +40,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-FITTED = ("start_us", "store_us", "multiply_adds", "l2_bytes", "dram_bytes", "step_us", "slice_us")
+FITTED = (
+    *("start_us", "store_us", "multiply_adds", "l2_bytes", "dram_bytes", "step_us", "slice_us"),
+    *("eight_us", "ragged"),
+)
 LIKELIEST, OTHERS = 6, 6  # tiles of each problem
 SAMPLES = 15
 MIN_ROWS = 3 * len(FITTED)

@@ -873,19 +873,24 @@ PTXSIM_API CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, CUfun
     *bytes = size_t(std::max(0l, std::min(each, long(gpu().shared_optin) - long(kernel_of(f)->static_shared))));
     DO(OK);
 }
-static int clusters_of(Kernel* k, const CUlaunchConfig* c, int* size) {
-    *size = 1;
-    for (unsigned n : k->cluster) *size *= n ? int(n) : 1;
-    for (unsigned i = 0; i < c->numAttrs; ++i)
-        if (c->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-            *size = int(c->attrs[i].value.clusterDim.x * c->attrs[i].value.clusterDim.y * c->attrs[i].value.clusterDim.z);
-    return int(c->blockDimX * c->blockDimY * c->blockDimZ);
-}
 PTXSIM_API CUresult cuOccupancyMaxActiveClusters(int* clusters, CUfunction f, const CUlaunchConfig* c) {
     BEGIN; NEED(f && c, "a null pointer");
-    int size, each = 0, threads = clusters_of(kernel_of(f), c, &size);
-    int code = occupancy(kernel_of(f), threads, c->sharedMemBytes, &each);
-    *clusters = each * gpu().sms / std::max(size, 1);
+    const Kernel* k = kernel_of(f);
+    unsigned cluster[3] = {std::max(k->cluster[0], 1u), std::max(k->cluster[1], 1u), std::max(k->cluster[2], 1u)};
+    for (unsigned i = 0; i < c->numAttrs; ++i) {
+        if (c->attrs[i].id != CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) continue;
+        const auto& dim = c->attrs[i].value.clusterDim;
+        cluster[0] = dim.x, cluster[1] = dim.y, cluster[2] = dim.z;
+    }
+    const unsigned grid[3] = {c->gridDimX, c->gridDimY, c->gridDimZ};
+    for (int i = 0; i < 3; ++i) {
+        if (cluster[i] && grid[i] % cluster[i] == 0) continue;
+        DO(fail(912, "%u blocks in %c are no whole clusters of %u", grid[i], "xyz"[i], cluster[i]));
+    }
+    int each = 0, size = int(cluster[0] * cluster[1] * cluster[2]);
+    int code = occupancy(kernel_of(f), int(c->blockDimX * c->blockDimY * c->blockDimZ), c->sharedMemBytes, &each);
+    // A cluster lies within one GPC: of 132 SMs, clusters of more than two blocks fill 120 on an H100 and an H200.
+    *clusters = each * (size > 2 ? gpu().sms * 10 / 11 : gpu().sms) / size;
     DO(code);
 }
 PTXSIM_API CUresult cuOccupancyMaxPotentialClusterSize(int* size, CUfunction f, const CUlaunchConfig*) {

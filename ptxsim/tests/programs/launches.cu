@@ -53,7 +53,10 @@ int main() {
         int clusters = 0, size = 0;
         CHECK(cudaOccupancyMaxActiveClusters(&clusters, neighbours, &config));
         CHECK(cudaOccupancyMaxPotentialClusterSize(&size, neighbours, &config));
-        EXPECT(clusters > 100 && size == 8);
+        EXPECT(clusters == 32 * 30 && size == 8);  // of one-warp blocks, 32 an SM
+        config.gridDim = n + 1;
+        EXPECT(cudaOccupancyMaxActiveClusters(&clusters, neighbours, &config) == cudaErrorInvalidClusterSize);
+        config.gridDim = n;
         CHECK(cudaLaunchKernelEx(&config, neighbours, x));
         CHECK(cudaMemcpy(back, x, sizeof back, cudaMemcpyDeviceToHost));
         for (int i = 0; i < n; ++i) EXPECT(back[i] == 100 + i / 4 * 4 + (i + 1) % 4);

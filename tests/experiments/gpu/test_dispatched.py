@@ -123,11 +123,16 @@ def test_an_offered_tile_is_timed_and_remembered_by_its_name(
 
 
 @pytest.mark.parametrize(
-    ("name", "held", "blocks"),
-    [("128x128_c1x1_s4", 132, 132), ("128x128_c2x1_s4", 66, 132), ("128x128_c4x2_s4", 15, 120)],
+    ("name", "held", "grid"),
+    [
+        ("128x128_c1x1_s4", 0, (132, 1, 1)),
+        ("128x128_c2x1_s4", 66, (132, 1, 1)),
+        ("128x128_c4x2_s4", 15, (120, 1, 1)),
+        ("128x128_c2x1_k4_s4", 0, (64 * 64, 1, 4)),  # not persistent
+    ],
 )
 def test_persistent_clusters_are_as_many_as_the_gpu_holds_at_a_time(
-    name: str, held: int, blocks: int
+    name: str, held: int, grid: tuple[int, int, int]
 ) -> None:
     """An H100 holds 15 clusters of eight: a sixteenth would begin when all others have ended."""
     tile = catalogue.load().find(f"hgemm_tile_{name}_bf16")
@@ -137,4 +142,4 @@ def test_persistent_clusters_are_as_many_as_the_gpu_holds_at_a_time(
     kernel.gpu = SimpleNamespace(sm_count=132, stream=None)  # type: ignore[assignment]
     kernel._kernels, kernel._filled = {tile.name: SimpleNamespace(occupancy=occupancy)}, {}  # type: ignore[dict-item]
     filled = kernel._filled_sms(tile)
-    assert tile.grid(Problem.square(8192), filled) == (blocks, 1, 1)
+    assert tile.grid(Problem.square(8192), filled) == grid

@@ -33,7 +33,7 @@ def test_a_fit_finds_the_constants_of_a_gpu_with_other_ones() -> None:
 
 
 def test_too_few_times_are_not_fitted() -> None:
-    with refused("^8 times, but a fit needs 21 or more$"):
+    with refused("^8 times, but a fit needs 27 or more$"):
         tile_times.fit(rows(TIMES, problems=1), 100, TIMES)
 
 
