@@ -245,8 +245,9 @@ def test_calls_that_are_not_there(programs):
     done = programs.run("missing", options=["-q"])
     assert (done.returncode, done.stdout) == (
         1,
-        "cudaErrorNotSupported\noperation not supported\n1\n",
+        "cudaErrorNotSupported\noperation not supported\n1\ncudaErrorInvalidClusterSize\n",
     )
+    assert "6 blocks in y are no whole clusters of 4" in done.stderr
     named = [line for line in done.stderr.splitlines() if "is not emulated" in line]
     assert [re.match(r"ptxsim: (\w+) at missing.cu:(\d+) ", line).groups() for line in named] == [
         ("cudaIpcGetMemHandle", "12"),

@@ -99,6 +99,7 @@ const struct { int code; const char *name, *text; } ERRORS[] = {
     {907, "cudaErrorCapturedEvent", "operation not permitted on an event last recorded in a capturing stream"},
     {908, "cudaErrorStreamCaptureWrongThread", "attempt to terminate a thread-local capture sequence from another thread"},
     {910, "cudaErrorGraphExecUpdateFailure", "the graph update was not performed because it included changes which violated constraints specific to instantiated graph update"},
+    {912, "cudaErrorInvalidClusterSize", "cluster misconfiguration"},
     {999, "cudaErrorUnknown", "unknown error"},
 };
 const struct { int code; const char* name; } DRIVER_NAMES[] = {

@@ -1,4 +1,4 @@
-// Uses calls that are not emulated, and takes no notice of the errors.
+// Uses calls that are not emulated, and one that is refused, and takes no notice of the errors.
 #include "check.h"
 
 __global__ void increment(int* x) { *x += 1; }
@@ -17,4 +17,10 @@ int main() {
     cudaMipmappedArray_t array;
     cudaChannelFormatDesc d = cudaCreateChannelDesc<float>();
     printf("%d\n", cudaMallocMipmappedArray(&array, &d, make_cudaExtent(4, 4, 0), 1) == cudaErrorNotSupported);
+    cudaLaunchAttribute cluster;
+    cluster.id = cudaLaunchAttributeClusterDimension, cluster.val.clusterDim = {1, 4, 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(4, 6), config.blockDim = 32, config.attrs = &cluster, config.numAttrs = 1;
+    int clusters;
+    printf("%s\n", cudaGetErrorName(cudaOccupancyMaxActiveClusters(&clusters, increment, &config)));
 }
