@@ -29,7 +29,8 @@ def checked(
 
 def forgetful(tmp_path: Path, name: str, *changes: tuple[str, str]) -> catalogue.Variant:
     """The variant, its source changed, or one of the headers that it includes."""
-    variant = catalogue.load().kernels[name]
+    variant = catalogue.load()[name]
+    assert isinstance(variant, catalogue.Variant)
     text = variant.source.read_text()
     for old, new in changes:
         if old not in text:
@@ -93,6 +94,10 @@ COOP, TF32 = "hgemm_wgmma_coop_256x192_bf16", "tf32gemm_wgmma"
 SLICED, SHARING, SMALL = (
     f"hgemm_transposed_{tile}_bf16" for tile in ("128x128_c2x1_k4", "128x128_c1x2", "64x64_k2")
 )
+TILE_SLICED, TILE_ALONE = (
+    f"hgemm_tile_64x128_bfirst_{cluster}_s2_bf16" for cluster in ("c2x1_k4", "c1x1_k2")
+)
+LAST_READ = "for (int i = 0; i < STAGES; ++i, state.advance()) mbarrier::wait(empty(state.stage), state.phase ^ 1);"
 FENCE = 'asm volatile("fence.proxy.async.shared::cta;" ::: "memory");'
 BARRIER = "mbarrier::wait(pipeline.full(state.stage), state.phase);"
 EMPTY = "mbarrier::wait(pipeline.empty(state.stage), state.phase ^ 1);"
@@ -134,6 +139,13 @@ FORGOTTEN = [  # kernel, what its source has, what is put there, problem, what i
     (SLICED, OTHER_SLICE.format("s"), OTHER_SLICE.format("slice"), SHARED, "elements are off"),
     (SLICED, OTHER_SUMS.format("distance"), OTHER_SUMS.format("1"), SHARED, "elements are off"),
     (SMALL, "cluster::wait();  // all", ";  // all", SHARED, "signals an mbarrier"),
+    (TILE_ALONE, "cluster::wait();  // all", ";  // all", SHARED, "signals an mbarrier"),
+    (TILE_SLICED, "mbarrier::wait(come, 0);", "", SHARED, "not been waited for"),
+    (TILE_SLICED, "HEIGHT * Sums::BYTES);", "HEIGHT * Sums::BYTES - 16);", SHARED, "deadlock"),
+    (TILE_SLICED, "s * BLOCKS + rank", "slice * BLOCKS + rank", SHARED, "elements are off"),
+    (TILE_SLICED, "slice * BLOCKS + thread", "thread", SHARED, "deadlock"),
+    (TILE_SLICED, "k_begin + step * BK", "step * BK", SHARED, "elements are off"),
+    (TILE_SLICED, LAST_READ, "", SHARED, "may have ended"),
 ]
 
 
