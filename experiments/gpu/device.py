@@ -304,6 +304,14 @@ class CatalogueKernel:
 
         return work
 
+    def variable(self, name: str) -> tuple[int, int]:
+        """Return the address and the bytes of a `__device__` variable of the kernel that was loaded
+        last.
+        """
+        library = driver.CUlibrary(int(self._modules[-1].handle))
+        address, nbytes = cuda(driver.cuLibraryGetGlobal(library, name.encode()))
+        return int(address), int(nbytes)
+
     def _filled_sms(self, variant: Variant) -> int:
         """Return how many SMs the blocks of a persistent kernel fill at a time.
 
