@@ -4,7 +4,8 @@ missing proxy fences.
 Of the readers of a granule since its last write one is kept: a thread, or several of one warp, of
 one block, or of several blocks (MANY). A reader that all the ones before come before takes their
 place (FastTrack's read epoch). Of MANY it is not known which blocks they are; whoever has learnt
-something of another block since counts as ordered after them.
+something of another block since counts as ordered after them. Strong reads, as of flags, race with
+plain writes alone: of those since the last plain write each thread's last is kept.
 
 Threads of several blocks that all store one and the same value, as to set a flag, do no harm. Only
 accesses that may meet a write are watched (see `watched`).
@@ -38,6 +39,8 @@ UNFINISHED = (1 << 31) - 1
 # The readers are of several blocks; -2 - 2w stands for several threads of warp w of the grid, and
 # -3 - 2b for threads of several warps of block b.
 MANY = -1
+# Strong reads are kept of so many granules, and of so many threads of each.
+MAX_GRANULES, MAX_READERS = 1 << 12, 1 << 8
 
 
 def watched(
@@ -113,6 +116,10 @@ class GlobalMemory(Shadow):
             nobody[start >> self.shift : -(-end >> self.shift)] = True
         self.unwritten = nobody if unwritten else None
         self.reads = zeros(len(self.writes), np.int64)
+        # `strong_reads` holds, by granule and thread, the event of its last strong read; `polled`
+        # marks these granules.
+        self.strong_reads: dict[int, dict[int, int]] = {}
+        self.polled = zeros(len(self.writes), bool)
         self.padded = machine.state.padded
         # `stored` is the event of the bulk store issued last.
         self.stored = 0
@@ -188,10 +195,11 @@ class GlobalMemory(Shadow):
 
     # against the last write
 
-    def _clash_with_writer(
+    def _unordered(
         self, old: np.ndarray, lanes: np.ndarray, strong: int, instruction: Instruction
     ) -> np.ndarray:
-        """Return the indices at which the last write is another thread's, and nothing orders the two."""
+        """Return the indices at which an access, `old`, is another thread's, and races with one of
+        these lanes if one of the two writes."""
         who = (old >> HALF) - 1
         bad = (old != 0) & (who != self.machine.state.thread_numbers.take(lanes))
         if strong != PLAIN:
@@ -332,7 +340,7 @@ class GlobalMemory(Shadow):
     ) -> None:
         old = self.writes.take(g)
         if np.count_nonzero(old):
-            indices = self._clash_with_writer(old, lanes, strong, instruction)
+            indices = self._unordered(old, lanes, strong, instruction)
             if self._unfinished(old, lanes, access, instruction, bulk):
                 indices = indices[:0]
             if len(indices) and not self._same_flag(access, indices):
@@ -348,6 +356,8 @@ class GlobalMemory(Shadow):
                         access, instruction, indices[0], lanes, int(readers[indices[0]]), "reads"
                     )
             self.reads[g] = 0
+        if self.strong_reads and (strong == PLAIN or scope_of(instruction) != GRID):
+            self._after_strong_reads(g, lanes, strong, access, instruction)
         event = self._bulk_event(instruction, strong) if bulk else self.event(instruction, strong)
         new = (self.machine.state.thread_numbers.take(lanes) + 1 << HALF) | event
         self.writes[g] = new
@@ -357,6 +367,33 @@ class GlobalMemory(Shadow):
                 self._meet(
                     access, instruction, g, (after != new).nonzero()[0], lanes, strong, after
                 )
+
+    def _after_strong_reads(
+        self,
+        g: np.ndarray,
+        lanes: np.ndarray,
+        strong: int,
+        access: Access,
+        instruction: Instruction,
+    ) -> None:
+        """Require that a write comes after the strong reads of its granules, if it is plain or its
+        scope does not reach them."""
+        readers = [
+            (index, (thread + 1 << HALF) | event)
+            for index in self.polled.take(g).nonzero()[0].tolist()
+            for thread, event in self.strong_reads[int(g[index])].items()
+        ]
+        if not readers:
+            return
+        indices, old = np.array(readers).T
+        bad = self._unordered(old, lanes[indices], strong, instruction)
+        if len(bad) and not self._same_flag(access, indices[bad]):
+            first = bad[0]
+            self._race(access, instruction, indices[first], lanes, int(old[first]), "reads")
+        if strong == PLAIN:
+            self.polled[g] = False
+            for granule in g[indices].tolist():
+                self.strong_reads.pop(granule, None)
 
     def _meet(
         self,
@@ -414,7 +451,7 @@ class GlobalMemory(Shadow):
     ) -> None:
         old = self.writes.take(g)
         if np.count_nonzero(old):
-            indices = self._clash_with_writer(old, lanes, strong, instruction)
+            indices = self._unordered(old, lanes, strong, instruction)
             if self._unfinished(old, lanes, access, instruction, bulk):
                 return
             if strong == PLAIN:
@@ -425,10 +462,11 @@ class GlobalMemory(Shadow):
                 self._require_proxy_fence(old, lanes, access, instruction)
             elif "nc" in instruction.modifiers:
                 self._read_only(old, lanes, instruction, "ld.global.nc")
-        if strong != PLAIN and scope_of(instruction) == GRID:
-            return
         event = self.event(instruction, strong)
         threads = self.machine.state.thread_numbers.take(lanes)
+        if strong != PLAIN and scope_of(instruction) == GRID:
+            self._note_strong_reads(g, threads, event)
+            return
         new = (threads + 1 << HALF) | event
         before = self.reads.take(g)
         fresh = self._after_readers(before, lanes)
@@ -443,6 +481,17 @@ class GlobalMemory(Shadow):
             # Of all readers of a granule the widest group is kept.
             order = np.argsort(np.where(several == MANY, 2, several % 2), kind="stable")
             self.reads[g[apart[order]]] = (several[order] << HALF) | event
+
+    def _note_strong_reads(self, g: np.ndarray, threads: np.ndarray, event: int) -> None:
+        """Note that threads read granules by a strong load."""
+        for granule, thread in zip(g.tolist(), threads.tolist(), strict=True):
+            if granule not in self.strong_reads:
+                if len(self.strong_reads) == MAX_GRANULES:
+                    continue
+                self.strong_reads[granule], self.polled[granule] = {}, True
+            readers = self.strong_reads[granule]
+            if thread in readers or len(readers) < MAX_READERS:
+                readers[thread] = event
 
     def _several(self, readers: np.ndarray, threads: np.ndarray) -> np.ndarray:
         """Return who stands for readers together with these threads."""

@@ -66,6 +66,8 @@ class SharedMemory(Shadow):
         self.early: set[Instruction] = set()
         # Reads are kept by warp of the cluster.
         self.reads = Reads(total)
+        # Strong reads are kept in the same way: they race with plain writes alone.
+        self.strong_reads = Reads(total)
         # Asynchronous reads are kept by each warp's wgmma, then by its bulk stores.
         self.async_reads = Reads(total)
         self.noted: list[Noted] = []
@@ -249,10 +251,8 @@ class SharedMemory(Shadow):
             self._reach(g, who, noted)
             if self.watch_races:
                 self._after_write(g, who, noted)
-                if noted.strength == PLAIN:
-                    self._read(
-                        g, who, self.event(noted.instruction, PLAIN), noted.lanes is self.all_lanes
-                    )
+                if noted.strength == PLAIN or noted.instruction.opcode not in OBJECTS:
+                    self._read(g, who, noted)
             return
         for g in noted.indices(self.shift):
             who = noted.lanes
@@ -326,33 +326,42 @@ class SharedMemory(Shadow):
     def _after_reads(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
         """Require that a write comes after the last reads of its granules."""
         order, alone = self.order, self.machine.state.cluster_size == 1
-        if alone and self.reads.events:
+        tables = [self.reads, self.strong_reads] if noted.strength == PLAIN else [self.reads]
+        if alone and any(table.events for table in tables):
             # The readers are of the block, so that a barrier of it comes after most of them.
             passed = order.passed.take(order.block_of.take(who))
             synced = np.maximum(passed, order.warp_passed.take(order.warp_of.take(who)))
             warps = order.column_of.take(who)
-        for warp, events in self.reads.readers(g):
-            late = events != 0
-            if alone:
-                late = self.times.take(events) > np.where(warps == warp, synced, passed)
-            here = late.nonzero()[0]
-            if len(here):
-                self._after_readers(g[here], who[here], events[here], warp, noted)
+        for table in tables:
+            for warp, events in table.readers(g):
+                late = events != 0
+                if alone:
+                    late = self.times.take(events) > np.where(warps == warp, synced, passed)
+                here = late.nonzero()[0]
+                if len(here):
+                    mask = table.lanes[warp].take(g[here])
+                    self._after_readers(g[here], who[here], events[here], warp, mask, noted)
         for reader, events in self.async_reads.readers(g):
             here = events.nonzero()[0]
             self._after_async(g[here], who[here], events[here], reader, noted)
 
     def _after_readers(
-        self, g: np.ndarray, lanes: np.ndarray, events: np.ndarray, warp: int, noted: Noted
+        self,
+        g: np.ndarray,
+        lanes: np.ndarray,
+        events: np.ndarray,
+        warp: int,
+        mask: np.ndarray,
+        noted: Noted,
     ) -> None:
         """Check a write against reads of a warp: where not all of its threads are known to come
-        before, those that read are looked at."""
+        before, those that read, `mask`, are looked at."""
         when = self.times[events]
         late = (~self.order.before_warp(lanes, warp, when)).nonzero()[0]
         if not len(late):
             return
         g, lanes, events, when = g[late], lanes[late], events[late], when[late]
-        mask, agents = self.reads.lanes[warp].take(g), lanes % self.order.threads
+        mask, agents = mask[late], lanes % self.order.threads
         for bit in range(WARP):
             reader = warp * WARP + bit
             wrong = (mask >> np.uint32(bit) & np.uint32(1)).astype(bool) & (agents != reader)
@@ -403,21 +412,26 @@ class SharedMemory(Shadow):
             Kind.RACE if over else Kind.COPY, noted.instruction, g, lanes, marked(bad, len(g)), what
         )
 
-    def _read(self, g: np.ndarray, who: np.ndarray, event: int, everybody: bool) -> None:
-        """Note that lanes read; `everybody`: all of the batch, in their order, once or more."""
-        if not everybody:
-            self.reads.note(self.order.column_of.take(who), g, event, self.bit_of.take(who))
+    def _read(self, g: np.ndarray, who: np.ndarray, noted: Noted) -> None:
+        """Note that lanes read."""
+        table = self.reads if noted.strength == PLAIN else self.strong_reads
+        event = self.event(noted.instruction, noted.strength)
+        if noted.lanes is not self.all_lanes:
+            table.note(self.order.column_of.take(who), g, event, self.bit_of.take(who))
             return
+        # All lanes of the batch read, in their order, once or more.
         by_warp = g.reshape(-1, self.order.warps, WARP)
         bits = np.tile(self.bit_of[:WARP], len(by_warp))
         for warp in range(self.order.warps):
-            self.reads.note_one(warp, by_warp[:, warp].reshape(-1), event, bits)
+            table.note_one(warp, by_warp[:, warp].reshape(-1), event, bits)
 
     def _put(self, g: np.ndarray, agents: np.ndarray | int, noted: Noted) -> int:
         """Make these agents the last writers. Return the event."""
         event = self.event(noted.instruction, noted.strength)
         self.writes[g] = (np.asarray(agents, np.int64) + 1 << HALF) | event
         self.reads.clear(g)
+        if noted.strength == PLAIN:
+            self.strong_reads.clear(g)
         self.async_reads.clear(g)
         return event
 
@@ -621,7 +635,7 @@ class SharedMemory(Shadow):
         m, order = self.machine, self.order
         self.ended[block] = True
         if self.watch_races:
-            self.boxes.block_ends(block, (self.reads, self.async_reads))
+            self.boxes.block_ends(block, (self.reads, self.strong_reads, self.async_reads))
         part = slice(block * self.of_block, (block + 1) * self.of_block)
         left = distinct(self.under_way[part]).tolist() if self.copies else []
         for last in [n for n in left if n and _signals(self.events[n][0])][-1:]:

@@ -406,6 +406,46 @@ def test_atomics_of_one_cluster_at_once(blocks):
     assert bool(done.faults) == (blocks == (4, 2))
 
 
+# Thread 0 of block 0 resets a flag; block 1 has two warps.
+RESET = (
+    HEADER
+    + """.visible .entry k(.param .u64 flag) {
+.reg .b64 %f; .reg .b32 %b, %t, %v; .reg .pred %p, %q; ld.param.u64 %f, [flag];
+mov.u32 %t, %tid.x; and.b32 %v, %t, 31; setp.ne.u32 %q, %v, 0; mov.u32 %b, %ctaid.x;
+setp.eq.u32 %p, %b, 1; @%p bra READER; setp.ne.u32 %p, %t, 0; @%p exit; WRITER exit; READER: READ exit; }"""
+)
+LOOK = "@!%q ld.volatile.global.u32 %v, [%f];"
+ONE_LOOKS = f"setp.ne.u32 %p, %t, 0; @%p exit; {LOOK}"
+AWAIT = "A: ld.acquire.gpu.global.u32 %v, [%f+4]; setp.ne.u32 %p, %v, {}; @%p bra A;"
+PUT_BACK = "st.global.u32 [%f], 9;"
+READ_FLAGS = {
+    "nothing between": (ONE_LOOKS, PUT_BACK, False),
+    "an atomic": (ONE_LOOKS, "atom.global.exch.b32 %v, [%f], 9;", True),
+    "an atomic of the block": (ONE_LOOKS, "atom.cta.global.exch.b32 %v, [%f], 9;", False),
+    "each tells by itself": (
+        f"{LOOK} @!%q red.release.gpu.global.add.u32 [%f+4], 1;", f"{AWAIT.format(2)} {PUT_BACK}", True),
+    "one does not tell": (
+        f"{LOOK} setp.eq.or.u32 %q, %t, 0, %q; @!%q red.release.gpu.global.add.u32 [%f+4], 1;",
+        f"{AWAIT.format(1)} {PUT_BACK}", False),
+    "told after a barrier": (
+        f"{LOOK} bar.sync 0; setp.ne.u32 %p, %t, 32; @%p exit; fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%f+4], 1;",
+        f"{AWAIT.format(1)} {PUT_BACK}", True),
+    "told without a fence": (
+        f"{ONE_LOOKS} st.relaxed.gpu.global.u32 [%f+4], 1;", f"{AWAIT.format(1)} {PUT_BACK}", False),
+    "the value that is there": (
+        f"{ONE_LOOKS} st.relaxed.gpu.global.u32 [%f+4], 1;", f"{AWAIT.format(1)} st.global.u32 [%f], 0;", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("backwards", [False, True])
+@pytest.mark.parametrize("case", READ_FLAGS)
+def test_a_plain_write_of_a_flag_that_others_read(case, backwards):
+    reader, writer, right = READ_FLAGS[case]
+    kernel = ptxsim.load(RESET.replace("WRITER", writer).replace("READ ", f"{reader} "))
+    done = kernel.launch(2, 64, [numbers(2)], stop_at_first=False, backwards=backwards)
+    assert bool(done.faults) != right and all(re.search(ACROSS, str(f)) for f in done.faults)
+
+
 SEQUENCE = """.version 8.0
 .target sm_90
 .address_size 64
