@@ -273,6 +273,7 @@ def test_bounds_of_a_copy_by_hand(made):
     assert cycles["fma"] >= 4 * n / 32 / 132 / 4
     length = [i.name for i in function.instructions].index("EXIT") + 1
     assert cycles["issue"] == work.warps * length / 132 / 4
+    assert cycles["issue"] <= estimates["issue_model"] < 2 * cycles["issue"]
     assert "shared" not in cycles and "tensor" not in cycles
     assert found.limiter.resource == "dram" and found.tail == pytest.approx(cycles["dram"])
 

@@ -280,6 +280,14 @@ and.b32 %r3, %t, 3; setp.eq.u32 %p, %r3, 0; @%p ld.shared.u32 %r4, [%r2]; END:""
             "@%p st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%a], 1, [%r8];",
             r"signals an mbarrier that thread \(40, 0, 0\) initialises at .*, without a barrier between",
         ),
+        # one word alone lacks a proxy fence
+        (
+            "fence.proxy.async; bar.sync 0; ld.param.u64 %y, [out]; mad.wide.u32 %y, %b, 16, %y;"
+            "setp.eq.u32 %p, %t, 5; @%p st.shared.u32 [%a], 1;"
+            "@%p cp.async.bulk.global.shared::cta.bulk_group [%y], [s+16], 16;"
+            "@%p cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;",
+            r"reads what thread \(5, 0, 0\) writes at PTX line \d+ by an ordinary store, without a fence.proxy.async",
+        ),
         # a barrier of one warp of each block
         (
             "setp.ge.u32 %p, %t, 32; @%p bra END; st.shared.u32 [%a], %t; bar.sync 1, 32;"
@@ -293,7 +301,7 @@ def test_accesses_by_hand(lines, message, lanes):
     done = ptxsim.load(BY_HAND.format(lines=lines)).launch(
         2,
         64,
-        [ptxsim.Array(np.zeros(2, np.int32))],
+        [ptxsim.Array(np.zeros(8, np.int32))],
         stop_at_first=False,
         limits=ptxsim.Limits(lanes=lanes),
     )

@@ -157,20 +157,25 @@ def test_cp_async_is_preceded_by_three_empty_loads():
 
 
 @pytest.mark.parametrize(
-    ("copy", "waves"),
+    ("copy", "times"),
     [
-        ("cp.async.cg.shared.global [%a], [%x], 16;", 4),
-        ("cp.async.cg.shared.global.L2::cache_hint [%a], [%x], 16, %x;", 4),
+        ("cp.async.cg.shared.global [%a], [%x], 16;", 1),
+        ("cp.async.cg.shared.global.L2::cache_hint [%a], [%x], 16, %x;", 1),
         # that may fill: each is counted twice
-        ("cp.async.cg.shared.global [%a], [%x], 16, %t;", 8),
-        ("cp.async.cg.shared.global.L2::cache_hint [%a], [%x], 16, %t, %x;", 8),
+        ("cp.async.cg.shared.global [%a], [%x], 16, %t;", 2),
+        ("cp.async.cg.shared.global.L2::cache_hint [%a], [%x], 16, %t, %x;", 2),
     ],
 )
-def test_a_copy_that_may_fill_with_zeros_counts_twice(copy, waves):
-    counters = count(f"ld.param.u64 %x, [p]; mad.lo.u32 %a, %t, 16, %a; mov.u32 %t, 16; {copy}")
+@pytest.mark.parametrize(("stride", "waves"), [(16, 4), (32, 8)])
+def test_a_copy_that_may_fill_with_zeros_counts_twice(copy, times, stride, waves):
+    start = f"ld.param.u64 %x, [p]; mad.lo.u32 %a, %t, {stride}, %a; mov.u32 %t, 16;"
+    counters = count(start + copy)
     totals = counters.totals()
-    assert totals["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"] == waves
-    assert [s.ideal for s in counters.by_instruction() if s.kind == "cp_async"] == [waves]
+    assert (
+        totals["smsp__sass_l1tex_data_pipe_lsu_wavefronts_mem_shared_op_ldgsts.sum"]
+        == waves * times
+    )
+    assert [s.ideal for s in counters.by_instruction() if s.kind == "cp_async"] == [4 * times]
 
 
 def test_matrices_of_an_ldmatrix_are_not_served_together():

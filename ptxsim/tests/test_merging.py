@@ -187,7 +187,10 @@ def test_loads_that_merge_across_iterations_are_counted_as_in_the_cubin(
     by_block, data = ptxsim.Counters(by_block=3), [ptxsim.Array(np.zeros(96, np.float32))]
     kernel = ptxsim.load(ptx, cubin=cubin)
     kernel.launch(3, 32, data, observers=[by_block], checks=False, blocks=[0, 1, 2])
-    assert by_block.sums()[LD].tolist() == [loads] * 3
+    alone = ptxsim.Counters()
+    kernel.launch(1, 32, data, observers=[alone], checks=False)
+    each = {name: np.broadcast_to(sums, 3).tolist() for name, sums in by_block.sums().items()}
+    assert each == {name: [total] * 3 for name, total in alone.sums().items()}
 
 
 @pytest.mark.parametrize(

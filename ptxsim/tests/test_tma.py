@@ -828,11 +828,15 @@ def test_counters_of_clusters_are_predicted(kernel):
     values = np.zeros((64 * 5, 32), np.float32)
     args = [Array(np.zeros(24 * 128, np.float32)), TensorMap(Array(values, "A"), (32, 32)), 5, 0]
     launch = 24, 160, args, 4 * 32 * 128
-    predicted = ptxsim.predict(kernel("multicast"), *launch)
-    assert (
-        predicted.totals == kernel("multicast").count(*launch).totals() and predicted.sampled < 24
-    )
-    assert predicted.totals["l2_sectors_bulk_ld.sum"] == 24 * 5 * 32 * 128 // 32
+    predicted = ptxsim.predict(kernel("multicast"), *launch, by_instruction=True)
+    counters = kernel("multicast").count(*launch)
+    assert predicted.totals == counters.totals() and predicted.sampled < 24
+    sectors = 24 * 5 * 32 * 128 // 32
+    assert predicted.totals["l2_sectors_bulk_ld.sum"] == sectors
+    for found in (predicted.counters, counters):
+        boxes = [stats for stats in found.by_instruction() if stats.kind == "bulk_ld"]
+        sums = [sum(getattr(s, name) for s in boxes) for name in ("ideal_sectors", "bytes")]
+        assert sums == [sectors, 32 * sectors]
 
 
 # the command line

@@ -338,29 +338,29 @@ KERNEL bulk_stored(int* out, int* data, int* flag, int form) {
     }
 }
 
-// -- a tensor map that thread 0 changes in global memory. Form 1: no fence; 2: the release alone; 3: the acquire alone;
-// 4: right, copied from shared memory by what is a release itself; 5: the same without the acquire
+// -- a tensor map that thread 0 changes in global memory. Form 1: right, copied from shared memory by what is a release
+// itself; 2: the same without the acquire
 
 KERNEL retarget(int* out, void* map, const int* other, int form) {
     __shared__ alignas(1024) int t[32 * 32];
     __shared__ alignas(128) char copy[128];
     __shared__ __align__(8) uint64_t bar;
-    if (threadIdx.x < 32 && form >= 4) reinterpret_cast<int*>(copy)[threadIdx.x] = reinterpret_cast<const int*>(map)[threadIdx.x];
+    if (threadIdx.x < 32 && form) reinterpret_cast<int*>(copy)[threadIdx.x] = reinterpret_cast<const int*>(map)[threadIdx.x];
     if (threadIdx.x == 0) {
         asm volatile("mbarrier.init.shared.b64 [%0], 1;" ::"r"(shared(&bar)));
         asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-        if (form < 4) asm volatile("tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;" ::"l"(map), "l"(other) : "memory");
-        if (form == 0 || form == 2) asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
+        if (form == 0) asm volatile("tensormap.replace.tile.global_address.global.b1024.b64 [%0], %1;" ::"l"(map), "l"(other) : "memory");
+        if (form == 0) asm volatile("fence.proxy.tensormap::generic.release.gpu;" ::: "memory");
     }
     __syncthreads();
-    if (form >= 4 && threadIdx.x < 32) {
+    if (form && threadIdx.x < 32) {
         if (threadIdx.x == 0) asm volatile("tensormap.replace.tile.global_address.shared::cta.b1024.b64 [%0], %1;" ::"r"(shared(copy)), "l"(other) : "memory");
         __syncwarp();
         asm volatile("tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%0], [%1], 128;" ::"l"(map), "r"(shared(copy)) : "memory");
     }
     __syncthreads();
     if (threadIdx.x == 0) {
-        if (form == 0 || form == 3 || form == 4)
+        if (form != 2)
             asm volatile("fence.proxy.tensormap::generic.acquire.gpu [%0], 128;" ::"l"(map) : "memory");
         asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], 4096;" ::"r"(shared(&bar)) : "memory");
         asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%3, %3}], [%2];" ::"r"(
