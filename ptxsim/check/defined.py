@@ -401,7 +401,7 @@ class Defined:
             self._store(i, step)
             return
         used = list(sources(i))
-        if i.opcode == "wgmma" and len(i.operands) > 3:
+        if "mma_async" in i.modifiers:
             adds = i.operands[3]
             if isinstance(adds, Register):
                 self._report(i, [adds], lanes, REACHES["wgmma"])

@@ -38,12 +38,12 @@ FORMS = {
     "tile": (1, 96, [0], {1: WITHIN}),
     "fragments": (1, 32, [0], dict.fromkeys([1, 2, 3, 4], WITHIN)),
     "fetch": (1, 96, [0, 3], {
-        1: r"reads from global memory what .* by an ordinary store, without a fence.proxy.async between",
-        2: r"reads from global memory what .* by an ordinary store, without a fence.proxy.async between",
+        1: r"thread \(0, 0, 0\) writes at .* by an ordinary store, without a fence.proxy.async .*, 0 bytes into array",
+        2: r"thread \(0, 0, 0\) writes at .* by an ordinary store, without a fence.proxy.async .*, 0 bytes into array",
         4: r"race in global memory: reads what thread .* without a barrier between"}),
     "bulk_stored": (2, 32, [0, 3], {
-        1: r"memory that block \(0, 0, 0\), thread \(0, 0, 0\) writes at .*, a bulk store for which no .* waits",
-        2: r"memory that the thread itself writes at .*, a bulk store for which no .* waits"}),
+        1: r"that block \(0, 0, 0\), thread \(0, 0, 0\) writes at .*, a bulk store for which no .*, 20 bytes into",
+        2: r"that the thread itself writes at .*, a bulk store for which no .*, 12 bytes into"}),
     "read_only": (1, 96, [0], {
         1: r"reads through the read-only cache \(ld.global.nc\) what the thread itself writes at",
         2: r"reads through the read-only cache \(ld.global.nc\) what thread \(1, 0, 0\) writes at"}),
@@ -198,6 +198,53 @@ def test_a_tensor_map_is_seen_after_its_fences(faults, form, lacks):
     what = r"uses the tensor map .* that thread \(0, 0, 0\) changes at .*, without a fence.proxy.tensormap::generic."
     (fault,) = found
     assert re.search(what + re.escape(lacks) + " between", fault)
+
+
+# Thread 0 of block 0 stores in bulk; thread 0 of block 1 reads.
+BULK = (
+    HEADER
+    + """.visible .entry k(.param .u64 data, .param .u64 flag) {
+.reg .b64 %d, %f; .reg .b32 %b, %t, %v; .reg .pred %p; .shared .align 16 .b8 s[32];
+ld.param.u64 %d, [data]; ld.param.u64 %f, [flag]; mov.u32 %t, %tid.x; mov.u32 %b, %ctaid.x; mov.u32 %v, 5;
+setp.ne.u32 %p, %t, 0; @%p exit; setp.eq.u32 %p, %b, 1; @%p bra OTHER; st.shared.v4.u32 [s], {%v, %v, %v, %v};
+ st.shared.v4.u32 [s+16], {%v, %v, %v, %v}; fence.proxy.async;
+FIRST exit; OTHER: SECOND exit; }"""
+)
+PUT = (
+    "cp.async.bulk.global.shared::cta.bulk_group [%d+{0}], [s+{0}], 16; cp.async.bulk.commit_group;"
+)
+PUT_0, PUT_16 = PUT.format(0), PUT.format(16)
+ADD_0 = "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%d], [s], 16; cp.async.bulk.commit_group;"
+TELL = "st.release.gpu.global.u32 [%f], 1;"
+UNFINISHED = r"{} writes at PTX line \d+, a bulk store for which no .*, {} bytes into array"
+BY_ITSELF, BY_OTHER = "the thread itself", r"block \(0, 0, 0\), thread \(0, 0, 0\)"
+BULK_STORES = {
+    "waited for": (f"{PUT_0} cp.async.bulk.wait_group 0; ld.global.u32 %v, [%d]; {TELL}", 0, None),
+    "waited for its source": (f"{PUT_0} cp.async.bulk.wait_group.read 0; {TELL}", 0, UNFINISHED.format(BY_OTHER, 0)),
+    "the first of two": (f"{PUT_0}{PUT_16} cp.async.bulk.wait_group 1; {TELL}", 4, None),
+    "the second of two": (f"{PUT_0}{PUT_16} cp.async.bulk.wait_group 1; {TELL}", 20, UNFINISHED.format(BY_OTHER, 20)),
+    "told before": (f"{TELL}{PUT_0} cp.async.bulk.wait_group 0;", 0, "race in global memory: reads what block"),
+    "read by itself": (f"{PUT_0} ld.global.u32 %v, [%d+8]; cp.async.bulk.wait_group 0; {TELL}", 0,
+                       UNFINISHED.format(BY_ITSELF, 8)),
+    "written by itself": (f"{PUT_0} st.global.u32 [%d+8], 1; cp.async.bulk.wait_group 0; {TELL}", 0,
+                          UNFINISHED.format(BY_ITSELF, 8)),
+    "read next to it": (f"{PUT_0} ld.global.u32 %v, [%d+16]; cp.async.bulk.wait_group 0; {TELL}", 0, None),
+    "added to by itself": (f"{PUT_0}{ADD_0} cp.async.bulk.wait_group 0; {TELL}", 0, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lanes", [32, 16_384])
+@pytest.mark.parametrize("case", BULK_STORES)
+def test_bulk_stores_and_who_waits_for_them(case, lanes):
+    first, at, message = BULK_STORES[case]
+    kernel = ptxsim.load(
+        BULK.replace("FIRST", first).replace("SECOND", f"{AWAITED} ld.global.u32 %v, [%d+{at}];")
+    )
+    limits = ptxsim.Limits(lanes=lanes)
+    done = kernel.launch(2, 32, [numbers(8), numbers(1)], stop_at_first=False, limits=limits)
+    assert [re.search(message or "", str(fault)) is not None for fault in done.faults] == [
+        True
+    ] * bool(message), done
 
 
 # Thread 0 of block 0 changes a map; thread USER of block BLOCK uses it. The flag orders the two.
