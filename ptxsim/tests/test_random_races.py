@@ -61,6 +61,14 @@ EDGES = {
 }
 
 
+# the lanes of a batch, and the blocks of a cluster
+RUNS = {
+    "shared": [(64, 1), (16_384, 1)],
+    "global": [(64, 1), (16_384, 1), (16_384, 2)],
+    "cluster": [(64, 2), (16_384, 2)],
+}
+
+
 @dataclass
 class Step:
     kind: str
@@ -135,7 +143,7 @@ def races(steps: list[Step], space: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("space", ["shared", "global", "cluster"])
+@pytest.mark.parametrize("space", RUNS)
 @pytest.mark.parametrize("kinds", ["plain", "all"])
 @pytest.mark.parametrize("seed", range(80))
 def test_random_programs(space, kinds, seed):
@@ -148,14 +156,14 @@ def test_random_programs(space, kinds, seed):
         st.shared.u32 [%v], 0; {EDGES["cluster" if space == "cluster" else "block"]}
         {"".join(step.lines(n, space) for n, step in enumerate(steps, 2))}
         {EDGES["cluster"] if space == "cluster" else ""} ret; }}"""
-    for lanes in (64, 16_384):
+    for lanes, cluster in RUNS[space]:
         done = ptxsim.load(text).launch(
             BLOCKS,
             THREADS,
             [ptxsim.Array(np.zeros(128, np.uint32))],
             stop_at_first=False,
             limits=ptxsim.Limits(lanes=lanes),
-            cluster=2 if space == "cluster" else 1,
+            cluster=cluster,
         )
         assert races(steps, space) == bool(done.faults), (steps, done.faults[:1])
 
