@@ -55,9 +55,9 @@ class Clock:
 
     def joined(self, other: Clock, padded: int) -> Clock:
         """Return what both know; one of the two where that says it all."""
-        if other is self or not other or self.covers(other, padded):
+        if self.covers(other, padded):
             return self
-        if not self or other.covers(self, padded):
+        if other.covers(self, padded):
             return other
         long, short = (self, other) if len(self.blocks) >= len(other.blocks) else (other, self)
         blocks = long.blocks.copy()
