@@ -251,7 +251,7 @@ class SharedMemory(Shadow):
             self._reach(g, who, noted)
             if self.watch_races:
                 self._after_write(g, who, noted)
-                if noted.strength == PLAIN or noted.instruction.opcode not in OBJECTS:
+                if noted.instruction.opcode not in OBJECTS:
                     self._read(g, who, noted)
             return
         for g in noted.indices(self.shift):
