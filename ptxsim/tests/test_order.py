@@ -4,6 +4,7 @@ order blocks run.
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -148,6 +149,23 @@ def test_many_releases_of_a_flag_are_taken_together(faults, monkeypatch, name, f
     assert faults("count_up", 4, 32, args)
 
 
+@pytest.mark.parametrize("order", ["release", "relaxed"])
+def test_many_releases_within_a_block(order, monkeypatch):
+    """The first lanes of 7 warps store and count up; that of the last warp waits for all."""
+    monkeypatch.setattr("ptxsim.check.flags.MAX_RELEASES", 4)
+    text = (
+        HEADER
+        + f""".visible .entry k(.param .u64 data, .param .u64 count) {{
+.reg .b64 %d, %f, %x; .reg .b32 %t, %v; .reg .pred %p; ld.param.u64 %d, [data]; ld.param.u64 %f, [count];
+mov.u32 %t, %tid.x; and.b32 %v, %t, 31; setp.ne.u32 %p, %v, 0; @%p exit; setp.eq.u32 %p, %t, 224; @%p bra A;
+mul.wide.u32 %x, %t, 4; add.u64 %d, %d, %x; st.global.u32 [%d], 7; red.{order}.cta.global.add.u32 [%f], 1; exit;
+A: ld.acquire.cta.global.u32 %v, [%f]; setp.ne.u32 %p, %v, 7; @%p bra A;
+{"".join(f"ld.global.u32 %v, [%d+{128 * n}];" for n in range(7))} exit; }}"""
+    )
+    done = ptxsim.load(text).launch(1, 256, [numbers(224), numbers(1)], stop_at_first=False)
+    assert bool(done.faults) == (order == "relaxed")
+
+
 LOCKS = (
     HEADER
     + """.visible .entry k(.param .u64 data, .param .u64 locks) {{
@@ -200,16 +218,26 @@ def test_a_tensor_map_is_seen_after_its_fences(faults, form, lacks):
     assert re.search(what + re.escape(lacks) + " between", fault)
 
 
-# Thread 0 of block 0 stores in bulk; thread 0 of block 1 reads.
-BULK = (
+# Threads 0 of two blocks.
+PAIR = (
     HEADER
     + """.visible .entry k(.param .u64 data, .param .u64 flag) {
-.reg .b64 %d, %f; .reg .b32 %b, %t, %v; .reg .pred %p; .shared .align 16 .b8 s[32];
+.reg .b64 %d, %f; .reg .b32 %b, %t, %v, %w; .reg .pred %p; .shared .align 16 .b8 s[32];
 ld.param.u64 %d, [data]; ld.param.u64 %f, [flag]; mov.u32 %t, %tid.x; mov.u32 %b, %ctaid.x; mov.u32 %v, 5;
-setp.ne.u32 %p, %t, 0; @%p exit; setp.eq.u32 %p, %b, 1; @%p bra OTHER; st.shared.v4.u32 [s], {%v, %v, %v, %v};
- st.shared.v4.u32 [s+16], {%v, %v, %v, %v}; fence.proxy.async;
+setp.ne.u32 %p, %t, 0; @%p exit; setp.eq.u32 %p, %b, 1; @%p bra OTHER;
 FIRST exit; OTHER: SECOND exit; }"""
 )
+
+
+def of_two(first: str, second: str, lanes: int = 16_384) -> list[str]:
+    """The faults of what two blocks do."""
+    kernel = ptxsim.load(PAIR.replace("FIRST", first).replace("SECOND", second))
+    limits = ptxsim.Limits(lanes=lanes)
+    done = kernel.launch(2, 32, [numbers(8), numbers(2)], stop_at_first=False, limits=limits)
+    return [str(fault) for fault in done.faults]
+
+
+FILL = "st.shared.v4.u32 [s], {%v, %v, %v, %v}; st.shared.v4.u32 [s+16], {%v, %v, %v, %v}; fence.proxy.async;"
 PUT = (
     "cp.async.bulk.global.shared::cta.bulk_group [%d+{0}], [s+{0}], 16; cp.async.bulk.commit_group;"
 )
@@ -237,14 +265,29 @@ BULK_STORES = {
 @pytest.mark.parametrize("case", BULK_STORES)
 def test_bulk_stores_and_who_waits_for_them(case, lanes):
     first, at, message = BULK_STORES[case]
-    kernel = ptxsim.load(
-        BULK.replace("FIRST", first).replace("SECOND", f"{AWAITED} ld.global.u32 %v, [%d+{at}];")
-    )
-    limits = ptxsim.Limits(lanes=lanes)
-    done = kernel.launch(2, 32, [numbers(8), numbers(1)], stop_at_first=False, limits=limits)
-    assert [re.search(message or "", str(fault)) is not None for fault in done.faults] == [
-        True
-    ] * bool(message), done
+    found = of_two(FILL + first, f"{AWAITED} ld.global.u32 %v, [%d+{at}];", lanes)
+    assert [re.search(message or "", fault) is not None for fault in found] == [True] * bool(
+        message
+    ), found
+
+
+@pytest.mark.parametrize(
+    ("taken", "right"),
+    [
+        ("atom.acquire.gpu.global.add.u32 %v, [%f], 1; setp.eq.u32 %p, %v, 1; @%p", True),
+        ("ld.acquire.gpu.global.u32 %v, [%f]; setp.eq.u32 %p, %v, 1; @%p", True),
+        ("atom.acquire.gpu.global.add.u32 %w, [%f], 1;", False),  # nobody looks at the result
+        ("red.acq_rel.gpu.global.add.u32 [%f], 1;", False),
+        ("st.release.gpu.global.u32 [%f], 1;", False),
+        ("atom.acquire.gpu.global.cas.b32 %v, [%f], 1, 2; setp.eq.u32 %p, %v, 1; @%p", True),
+        ("atom.acquire.gpu.global.cas.b32 %v, [%f+8], 1, 2; setp.eq.u32 %p, %v, 1; @!%p", False),
+    ],
+)
+def test_what_takes_what_a_release_left(taken, right):
+    """It comes after the release, of which a relaxed flag tells nothing."""
+    first = f"{STORE} {TELL} st.relaxed.gpu.global.u32 [%f+4], 1;"
+    second = "A: ld.relaxed.gpu.global.u32 %v, [%f+4]; setp.eq.u32 %p, %v, 0; @%p bra A;"
+    assert (not of_two(first, f"{second} {taken} ld.global.u32 %v, [%d];")) == right
 
 
 # Thread 0 of block 0 changes a map; thread USER of block BLOCK uses it. The flag orders the two.
@@ -435,7 +478,7 @@ IN_CLUSTERS = (
     + """.visible .entry k(.param .u64 data, .param .u64 flag) .explicitcluster .reqnctapercluster 2, 2, 1 {
 .reg .b64 %d, %f; .reg .b32 %b, %c, %v; .reg .pred %p; ld.param.u64 %d, [data]; ld.param.u64 %f, [flag];
 mov.u32 %b, %tid.x; setp.ne.u32 %p, %b, 0; @%p exit; mov.u32 %b, %ctaid.x; mov.u32 %c, %ctaid.y;
-mad.lo.u32 %b, %c, 4, %b; setp.eq.u32 %p, %b, 0; @%p bra FIRST; setp.ne.u32 %p, %b, READER; @%p exit;
+mad.lo.u32 %b, %c, 8, %b; setp.eq.u32 %p, %b, 0; @%p bra FIRST; setp.ne.u32 %p, %b, READER; @%p exit;
 SECOND exit; FIRST: WRITE exit; }"""
 )
 STORE = "st.global.u32 [%d], 7;"
@@ -459,32 +502,36 @@ CLUSTER_CASES = {
 }
 
 
-@pytest.mark.parametrize("lanes", [128, 16_384])
-@pytest.mark.parametrize("reader", [1, 5, 2, 4])
+@pytest.mark.parametrize(
+    ("lanes", "reader"), [*itertools.product([128, 16_384], [1, 9, 2, 8]), (256, 6)]
+)
 @pytest.mark.parametrize("case", CLUSTER_CASES)
 def test_the_scope_of_a_cluster_ends_with_it(case, reader, lanes):
-    """Blocks (0, 0), (1, 0), (0, 1), (1, 1) are one cluster; numbers here are x + 4y."""
+    """Blocks (0, 0), (1, 0), (0, 1), (1, 1) are one cluster; numbers here are x + 8y. Block 6 is of
+    the second batch of two clusters, if it does not wait."""
     first, second = CLUSTER_CASES[case]
     text = IN_CLUSTERS.replace("READER", str(reader)).replace("SECOND", second)
+    text = text.replace("@%p bra A;", "@%p exit;") if reader == 6 else text
     kernel, limits = ptxsim.load(text.replace("WRITE", first)), ptxsim.Limits(lanes=lanes)
     arrays = [numbers(1), numbers(1)]
-    done = kernel.launch((4, 2), 32, arrays, limits=limits, stop_at_first=False)
+    done = kernel.launch((8, 2), 32, arrays, limits=limits, stop_at_first=False)
     # A relaxed read without a fence that reaches far enough is a note.
-    noted = case == "fence after" and reader == 2
-    assert bool(done.faults) == (reader == 2 and not noted)
+    outside = reader in (2, 6)
+    noted = case == "fence after" and outside
+    assert bool(done.faults) == (outside and not noted)
     assert [re.search(RELAXED, note) is not None for note in done.notes] == [True] * noted
     assert all("race in global memory" in str(fault) for fault in done.faults)
     if case in ("atomics", "read"):
         assert all("one of the two is of cluster scope (.cluster)" in str(f) for f in done.faults)
 
 
-@pytest.mark.parametrize("reader", [5, 2])
+@pytest.mark.parametrize("reader", [9, 2])
 def test_a_fence_of_the_cluster_passes_on_what_was_learnt(reader):
     """Block (0, 1) hands on to its cluster what block (0, 0) did."""
     wait = WAIT.format("acquire.gpu", "")
     middle = f"{wait.replace('A', 'B')} fence.acq_rel.cluster; st.relaxed.gpu.global.u32 [%f+4], 1; exit;"
     text = IN_CLUSTERS.replace(
-        "READER; @%p", f"{reader}; setp.eq.u32 %q, %b, 4; @%q bra MIDDLE; @%p"
+        "READER; @%p", f"{reader}; setp.eq.u32 %q, %b, 8; @%q bra MIDDLE; @%p"
     )
     text = text.replace("%p;", "%p, %q;", 1).replace("SECOND", wait.replace("%f", "%f+4"))
     text = text.replace("WRITE", f"{STORE} st.release.gpu.global.u32 [%f], 1;")
@@ -549,7 +596,8 @@ ld.param.u64 %d, [data]; ld.param.u64 %f, [flag];
 mov.u32 %t, %tid.x; setp.ne.u32 %p, %t, 0; @%p exit; mov.u32 %b, %ctaid.x;
 setp.eq.u32 %p, %b, 1; @%p bra WAIT;
 st.global.u32 [%d], 7; st.release.gpu.global.u32 [%f], 1;
-st.global.u32 [%d+4], 7; st.release.gpu.global.u32 [%f], 2; exit;
+st.global.u32 [%d+4], 7; st.release.gpu.global.u32 [%f], 2;
+red.release.gpu.global.add.u32 [%f], 1; st.release.gpu.global.u32 [%f], 4; exit;
 WAIT: mbarrier.init.shared.b64 [m], 1; mbarrier.arrive.shared.b64 _, [m];
 ANOTHER: mbarrier.try_wait.parity.shared.b64 %p, [m], 0; @!%p bra ANOTHER;
 FIRST: ld.acquire.gpu.global.u32 %v, [%f]; setp.lt.u32 %p, %v, 1; @%p bra FIRST;
