@@ -26,8 +26,10 @@ typedef cudaTextureObject_t T;
 OF(one, r.x = tex1D<float>(t, x[i]))
 OF(two, r.x = tex2D<float>(t, x[i], y[i]); r.y = tex2DLod<float>(t, x[i], y[i], 0))
 OF(three, r.x = tex3D<float>(t, x[i], y[i], z[i]))
+OF(rows, r.x = tex1DLayered<float>(t, x[i], int(z[i])))
 OF(layers, r.x = tex2DLayered<float>(t, x[i], y[i], int(z[i])))
 OF(cube, r.x = texCubemap<float>(t, x[i], y[i], z[i]))
+OF(cubes, r.x = texCubemapLayered<float>(t, x[i], y[i], z[i], 1))
 OF(colours, r = tex2D<float4>(t, x[i], y[i]))
 OF(bytes, uchar4 b = tex2D<uchar4>(t, x[i], y[i]); r = make_float4(b.x, b.y, b.z, b.w))
 extern "C" __global__ void surfaces(cudaSurfaceObject_t to, cudaSurfaceObject_t from, int dx) {
@@ -119,11 +121,12 @@ def test_normalized_coordinates(kernel, address):
 
 
 def test_layers(kernel):
-    texture = TextureArray(DATA[:, 0], layered=True)
-    got = fetch(kernel, "layers", texture, X, X, np.arange(N) % 4 - 0)[:, 0]
-    for i in range(N):
-        index = [int(np.floor(X[i]))] * 2
-        assert got[i] == np.float32(at(DATA[min(i % 4, 2), 0], index, "clamp"))
+    for entry, data in (("rows", DATA[:, 0, 0]), ("layers", DATA[:, 0])):
+        texture = TextureArray(data, layered=True)
+        got = fetch(kernel, entry, texture, X, X, np.arange(N) % 4 - 0)[:, 0]
+        for i in range(N):
+            index = [int(np.floor(X[i]))] * (data.ndim - 1)
+            assert got[i] == np.float32(at(data[min(i % 4, 2)], index, "clamp"))
 
 
 @pytest.mark.parametrize(
@@ -138,13 +141,14 @@ def test_layers(kernel):
     ],
 )
 def test_faces_of_a_cube(kernel, direction, face, s, t):
-    data = np.arange(6 * 16 * 16, dtype=np.float32).reshape(6, 16, 16)
-    x, y, z = ([float(c)] for c in direction)
-    got = fetch(
-        kernel, "cube", TextureArray(data, cube=True), np.array(x), np.array(y), np.array(z)
+    data = np.arange(2 * 6 * 16 * 16, dtype=np.float32).reshape(2, 6, 16, 16)
+    x, y, z = (np.array([float(c)]) for c in direction)
+    one = fetch(kernel, "cube", TextureArray(data[0], cube=True), x, y, z)[0, 0]
+    second = fetch(
+        kernel, "cubes", TextureArray(data.reshape(-1, 16, 16), layered=True, cube=True), x, y, z
     )[0, 0]
     u, v = (int(np.floor((c / 2 + 1) / 2 * 16)) for c in (s, t))
-    assert got == data[face, v, u]
+    assert (one, second) == (data[0, face, v, u], data[1, face, v, u])
 
 
 def test_components_and_bytes(kernel):
