@@ -421,14 +421,13 @@ def _dot_product(opcode: str, size: int) -> None:
     def build(m: Modifiers) -> Elementwise:
         ta, tb = m.two_types()
         first = 2 if size == 2 and m.one_of(("lo", "hi")) == "hi" else 0
-        result = TYPES["s32" if ta.signed or tb.signed else "u32"]
 
         def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
             left = _parts(a, size, ta.signed)
             dot = (left * _parts(b, 1, tb.signed)[:, first : first + left.shape[1]]).sum(axis=1)
-            return (c.astype(np.int64) + dot).astype(result.dtype)
+            return c + dot.astype(np.uint32)
 
-        return Elementwise(compute, result, (ta, tb, result))
+        return Elementwise(compute, TYPES["u32"], (ta, tb, TYPES["u32"]))
 
     elementwise(opcode, ("s32", "u32"))(build)
 

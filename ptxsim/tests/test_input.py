@@ -121,6 +121,20 @@ wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32.satfinite F4, R4, R4, F4; | is n
 wmma.mma.sync.aligned.row.col.m16n16k16.s32.f16.f16.f32 R4, R4, R4, F4; | is not supported
 wmma.mma.sync.aligned.row.col.m16n16k16.f32.s8.s8.s32 F4, R4, R4, R4; | is not supported
 wgmma.mma_async.sync.aligned.m64n12k16.f32.f16.f16 F4, %a1, %a2, 1, 1, 1, 0, 0; | this shape and types
+wgmma.mma_async.sync.aligned.m64n264k16.f32.f16.f16 F4, %a1, %a2, 1, 1, 1, 0, 0; | this shape and types
+wgmma.mma_async.sync.aligned.m64n8k8.f32.f16.f16 F4, %a1, %a2, 1, 1, 1, 0, 0; | this shape and types
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.e4m3 F4, %a1, %a2, 1, 1, 1, 0, 0; | this shape and types
+wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.f16 F4, %a1, %a2, 1, 1, 1, 0, 0; | this shape and types
+wgmma.mma_async.sync.aligned.m64n8k16.f16.bf16.bf16 {%r1, %r2}, %a1, %a2, 1, 1, 1, 0, 0; | this shape and types
+wgmma.mma_async.sync.aligned.m64n8k32.f32.s8.s8 F4, %a1, %a2, 1; | this shape and types
+wgmma.mma_async.sync.aligned.m64n8k32.s32.e4m3.s8 R4, %a1, %a2, 1; | this shape and types
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16.satfinite F4, %a1, %a2, 1, 1, 1, 0, 0; | this shape and types
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 F4, R4, %a2, 1, 1, 1, 0, 0; | must be 1 or -1 twice, then 0 or 1
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 F4, %a1, %a2, 1, 1, 0, 0, 0; | then 0 or 1 twice
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 F4, %a1, %a2, 1, 1, 1, 2, 0; | then 0 or 1 twice
+wgmma.mma_async.sync.aligned.m64n8k8.f32.tf32.tf32 F4, %a1, %a2, 1, 1, 1, 0, 0; | must be 1 or -1 twice
+wgmma.mma_async.sync.aligned.m64n16k16.f32.f16.f16 F4, %a1, %a2, 1, 1, 1, 0, 0; | takes 8 registers for D
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 F4, {%r1, %r2}, %a2, 1, 1, 1, 0; | 4 for A
 ld.v2.global.u32 {%r1, %r2, %r3}, [%a1]; | with 3 registers
 st.const.u32 [%a1], %r1; | stores to read-only memory
 st.param.u32 [p], %r1; | stores to read-only memory
