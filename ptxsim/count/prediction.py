@@ -60,7 +60,6 @@ ANYWHERE = {"global", "shared", "local", "param"}
 # blocks that do the same.
 OF_INSTRUCTION = (
     "executed",
-    "polled",
     "requests",
     "wavefronts",
     "ideal",
@@ -159,10 +158,6 @@ class _Apart(Observer):
         for observer in self.now:
             observer.executed(instruction, warps)
 
-    def polled(self, instruction: Instruction, warps: int) -> None:
-        for observer in self.now:
-            observer.polled(instruction, warps)
-
     def memory(self, event: MemoryEvent) -> None:
         for observer in self.now:
             observer.memory(event)
@@ -241,7 +236,8 @@ class _Seen:
             whole: dict[str, Any] = {
                 name: round(sums.get(_named(pc, name), 0)) for name in OF_INSTRUCTION
             }
-            counters.stats[pc] = replace(stats, **whole)
+            # How often loops poll depends on the order in which warps run.
+            counters.stats[pc] = replace(stats, polled=0, **whole)
         return counters
 
 
@@ -696,8 +692,6 @@ def predict_from(kernel: Kernel, launch: Sample, samples: Sequence[Sample]) -> P
             _named(pc, name): getattr(s, name)
             for pc, s in ((s.instruction.pc, s) for s in counters.by_instruction())
             for name in OF_INSTRUCTION
-            # `polled` depends on the order in which warps run.
-            if name != "polled"
         }
         sums.append(counters.sums())
         ran.append(Work.observed(counters, traffic).counts | counters.sums() | of_instruction)

@@ -136,7 +136,7 @@ def test_blocks_run_together_count_as_each_by_itself(compiled, ptx_text, case):
         )
     found = []
     for lanes in (int(np.prod(block)), 16384):
-        apart, limits = _Apart(), ptxsim.Limits(lanes=lanes)
+        apart, limits = _Apart(by_instruction=True), ptxsim.Limits(lanes=lanes)
         kernel.launch(
             grid,
             block,
@@ -371,7 +371,7 @@ extern "C" __global__ void turns(const float* a, float* c, volatile int* turn, i
         c[tile * 32 + threadIdx.x] = sum;
     }
     __syncthreads();
-    if (threadIdx.x == 0) turn[blockIdx.x + 1] = 1;
+    if (threadIdx.x == 0 && blockIdx.x + 1 < gridDim.x) turn[blockIdx.x + 1] = 1;
 }
 """
 
