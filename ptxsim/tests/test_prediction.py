@@ -160,8 +160,11 @@ def test_a_long_loop_from_short_ones(ptx_text):
     data = floats(32 * 40, 32 * 640)
     small = ptxsim.predict(kernel, 40, 32, [*data, 16], over=(2, (4, 8, 12)))
     assert small.totals == pytest.approx(ptxsim.predict(kernel, 40, 32, [*data, 16]).totals)
-    large = ptxsim.predict(kernel, 40, 32, [*data, 1_000_000], over=(2, (8, 12, 16)))
+    args = [*data, 1_000_000]
+    large = ptxsim.predict(kernel, 40, 32, args, over=(2, (8, 12, 16)), by_instruction=True)
     assert large.totals[LOADED] == 40 * 4 * 1_000_000
+    # All blocks read what the array holds, and no more.
+    assert large.work.counts["sectors"] == 640 * 4
 
 
 def trips(lines: str) -> list[int]:
