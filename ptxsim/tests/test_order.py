@@ -56,6 +56,26 @@ def numbers(size: int) -> ptxsim.Array:
     return ptxsim.Array(np.zeros(size, np.int32))
 
 
+# Block 0, and all others.
+PAIR = (
+    HEADER
+    + """.visible .entry k(.param .u64 data, .param .u64 flag) {
+.reg .b64 %d, %f; .reg .b32 %b, %t, %v, %w; .reg .b16 %h; .reg .pred %p; .shared .align 16 .b8 s[32];
+ld.param.u64 %d, [data]; ld.param.u64 %f, [flag]; mov.u32 %b, %ctaid.x;
+setp.ne.u32 %p, %b, 0; @%p bra OTHERS; FIRST exit; OTHERS: SECOND exit; }"""
+)
+
+
+def of_two(
+    first: str, second: str, lanes: int = 16_384, blocks: int = 2, threads: int = 1
+) -> list[str]:
+    """The faults of what block 0 and the others do."""
+    kernel = ptxsim.load(PAIR.replace("FIRST", first).replace("SECOND", second))
+    arrays, limits = [numbers(8), numbers(2)], ptxsim.Limits(lanes=lanes)
+    done = kernel.launch(blocks, threads, arrays, stop_at_first=False, limits=limits)
+    return [str(fault) for fault in done.faults]
+
+
 @pytest.fixture
 def faults(compiled):
     """A function: a kernel of order.cu with its arguments to the faults that it has, as lines."""
@@ -218,26 +238,7 @@ def test_a_tensor_map_is_seen_after_its_fences(faults, form, lacks):
     assert re.search(what + re.escape(lacks) + " between", fault)
 
 
-# Threads 0 of two blocks.
-PAIR = (
-    HEADER
-    + """.visible .entry k(.param .u64 data, .param .u64 flag) {
-.reg .b64 %d, %f; .reg .b32 %b, %t, %v, %w; .reg .pred %p; .shared .align 16 .b8 s[32];
-ld.param.u64 %d, [data]; ld.param.u64 %f, [flag]; mov.u32 %t, %tid.x; mov.u32 %b, %ctaid.x; mov.u32 %v, 5;
-setp.ne.u32 %p, %t, 0; @%p exit; setp.eq.u32 %p, %b, 1; @%p bra OTHER;
-FIRST exit; OTHER: SECOND exit; }"""
-)
-
-
-def of_two(first: str, second: str, lanes: int = 16_384) -> list[str]:
-    """The faults of what two blocks do."""
-    kernel = ptxsim.load(PAIR.replace("FIRST", first).replace("SECOND", second))
-    limits = ptxsim.Limits(lanes=lanes)
-    done = kernel.launch(2, 32, [numbers(8), numbers(2)], stop_at_first=False, limits=limits)
-    return [str(fault) for fault in done.faults]
-
-
-FILL = "st.shared.v4.u32 [s], {%v, %v, %v, %v}; st.shared.v4.u32 [s+16], {%v, %v, %v, %v}; fence.proxy.async;"
+FILL = "st.shared.v4.u32 [s], {%b, %b, %b, %b}; st.shared.v4.u32 [s+16], {%b, %b, %b, %b}; fence.proxy.async;"
 PUT = (
     "cp.async.bulk.global.shared::cta.bulk_group [%d+{0}], [s+{0}], 16; cp.async.bulk.commit_group;"
 )
@@ -421,56 +422,26 @@ def test_a_release_orders_within_its_scope_until_another_store(left, taken, betw
     )
 
 
+RED = "red.relaxed.{}.global.add.u32 [%d], 1;"
+RED_CTA, RED_GPU, RED_SYS = (RED.format(scope) for scope in ("cta", "gpu", "sys"))
+
+
 @pytest.mark.parametrize("lanes", [32, 16_384])
 @pytest.mark.parametrize(
     ("first", "second", "blocks", "right"),
     [
-        (
-            "red.relaxed.cta.global.add.u32 [%d], 1;",
-            "red.relaxed.gpu.global.add.u32 [%d], 1;",
-            2,
-            False,
-        ),
-        (
-            "red.relaxed.gpu.global.add.u32 [%d], 1;",
-            "red.relaxed.cta.global.add.u32 [%d], 1;",
-            2,
-            False,
-        ),
-        (
-            "red.relaxed.gpu.global.add.u32 [%d], 1;",
-            "red.relaxed.cta.global.add.u32 [%d], 1;",
-            3,
-            False,
-        ),
-        (
-            "ld.relaxed.cta.global.u32 %v, [%d];",
-            "red.relaxed.gpu.global.add.u32 [%d], 1;",
-            2,
-            False,
-        ),
-        (
-            "red.relaxed.gpu.global.add.u32 [%d], 1;",
-            "red.relaxed.sys.global.add.u32 [%d], 1;",
-            3,
-            True,
-        ),
-        ("red.relaxed.cta.global.add.u32 [%d], 1;", "", 3, True),
+        (RED_CTA, RED_GPU, 2, False),
+        (RED_GPU, RED_CTA, 2, False),
+        (RED_GPU, RED_CTA, 3, False),
+        ("ld.relaxed.cta.global.u32 %v, [%d];", RED_GPU, 2, False),
+        (RED_GPU, RED_SYS, 3, True),
+        (RED_CTA, "", 3, True),
     ],
 )
 def test_atomics_of_block_scope_race_with_other_blocks(first, second, blocks, right, lanes):
-    text = (
-        HEADER
-        + f""".visible .entry k(.param .u64 data) {{
-.reg .b64 %d; .reg .b32 %b, %v; .reg .pred %p; ld.param.u64 %d, [data]; mov.u32 %b, %ctaid.x;
-setp.ne.u32 %p, %b, 0; @%p bra OTHERS; {first} exit; OTHERS: {second} exit;
-}}"""
-    )
-    limits = ptxsim.Limits(lanes=lanes)
-    done = ptxsim.load(text).launch(blocks, 32, [numbers(1)], stop_at_first=False, limits=limits)
-    assert (not done.faults) == right and all(
-        "one of the two is of block scope" in str(fault) for fault in done.faults
-    )
+    found = of_two(first, second, lanes, blocks, threads=32)
+    assert (not found) == right
+    assert all("one of the two is of block scope" in fault for fault in found)
 
 
 IN_CLUSTERS = (
@@ -587,56 +558,34 @@ def test_a_plain_write_of_a_flag_that_others_read(case, backwards):
     assert bool(done.faults) != right and all(re.search(ACROSS, str(f)) for f in done.faults)
 
 
-SEQUENCE = """.version 8.0
-.target sm_90
-.address_size 64
-.visible .entry k(.param .u64 data, .param .u64 flag) {
-.reg .b64 %d, %f; .reg .b32 %b, %t, %v, %w; .reg .pred %p; .shared .align 8 .b8 m[8];
-ld.param.u64 %d, [data]; ld.param.u64 %f, [flag];
-mov.u32 %t, %tid.x; setp.ne.u32 %p, %t, 0; @%p exit; mov.u32 %b, %ctaid.x;
-setp.eq.u32 %p, %b, 1; @%p bra WAIT;
-st.global.u32 [%d], 7; st.release.gpu.global.u32 [%f], 1;
+SEQUENCE = (
+    """st.global.u32 [%d], 7; st.release.gpu.global.u32 [%f], 1;
 st.global.u32 [%d+4], 7; st.release.gpu.global.u32 [%f], 2;
-red.release.gpu.global.add.u32 [%f], 1; st.release.gpu.global.u32 [%f], 4; exit;
-WAIT: mbarrier.init.shared.b64 [m], 1; mbarrier.arrive.shared.b64 _, [m];
-ANOTHER: mbarrier.try_wait.parity.shared.b64 %p, [m], 0; @!%p bra ANOTHER;
-FIRST: ld.acquire.gpu.global.u32 %v, [%f]; setp.lt.u32 %p, %v, 1; @%p bra FIRST;
-{first}
-AGAIN: ld.acquire.gpu.global.u32 %w, [%f]; setp.lt.u32 %p, %w, 2; @%p bra AGAIN;
-ld.global.u32 %t, [%d+4]; exit;
-}
-"""
+red.release.gpu.global.add.u32 [%f], 1; st.release.gpu.global.u32 [%f], 4;""",
+    """mbarrier.init.shared.b64 [s], 1; mbarrier.arrive.shared.b64 _, [s];
+ANOTHER: mbarrier.test_wait.parity.shared.b64 %p, [s], 0; @!%p bra ANOTHER;
+A: ld.acquire.gpu.global.u32 %v, [%f]; setp.lt.u32 %p, %v, 1; @%p bra A; READ
+AGAIN: ld.acquire.gpu.global.u32 %w, [%f]; setp.lt.u32 %p, %w, 2; @%p bra AGAIN; ld.global.u32 %t, [%d+4];""",
+)
 
 
 @pytest.mark.parametrize(
-    ("first", "right"),
+    ("read", "right"),
     [
         ("ld.global.u32 %t, [%d];", True),
         ("ld.global.u32 %t, [%d+4];", False),
         ("setp.eq.u32 %p, %v, 2; @%p ld.global.u32 %t, [%d+4];", True),
     ],
 )
-def test_a_wait_is_ordered_after_the_first_release_that_ends_it(first, right):
+def test_a_wait_is_ordered_after_the_first_release_that_ends_it(read, right):
     """Both releases may be there when the second block begins to wait."""
-    kernel = ptxsim.load(SEQUENCE.replace("{first}", first))
-    done = kernel.launch(2, 32, [numbers(2), numbers(1)], stop_at_first=False)
-    assert (not done.faults) == right
+    assert (not of_two(SEQUENCE[0], SEQUENCE[1].replace("READ", read))) == right
 
 
 def test_a_flag_of_a_byte_may_be_negative():
     """The wait ends with -1, of which the byte says 255."""
-    text = (
-        HEADER
-        + """.visible .entry k(.param .u64 data, .param .u64 flag) {
-.reg .b64 %d, %f; .reg .b32 %b, %t, %v; .reg .b16 %h, %i; .reg .pred %p;
-ld.param.u64 %d, [data]; ld.param.u64 %f, [flag]; mov.u32 %b, %ctaid.x;
-mov.u32 %t, %tid.x; setp.ne.u32 %p, %t, 0; @%p exit; setp.eq.u32 %p, %b, 1; @%p bra SECOND;
-st.global.u32 [%d], 7; mov.b16 %h, -1; st.release.gpu.global.b8 [%f], %h; exit;
-SECOND: ld.acquire.gpu.global.s8 %i, [%f]; setp.ne.s16 %p, %i, -1; @%p bra SECOND;
-ld.global.u32 %v, [%d]; exit;
-}"""
-    )
-    assert not ptxsim.load(text).launch(2, 32, [numbers(1), numbers(1)], stop_at_first=False).faults
+    wait = "A: ld.acquire.gpu.global.s8 %h, [%f]; setp.ne.s16 %p, %h, -1; @%p bra A; ld.global.u32 %v, [%d];"
+    assert not of_two(f"{STORE} mov.b16 %h, -1; st.release.gpu.global.b8 [%f], %h;", wait)
 
 
 @pytest.mark.parametrize(
