@@ -125,9 +125,10 @@ class _Run:
 
     stats: Stats
     unrolled: Unrolled | Cycle
+    # `last` holds the addresses of the last iteration.
+    last: np.ndarray
     # `costs` holds the cost of each iteration, by width.
     costs: list[dict[int | None, Cost]] = field(default_factory=list)
-    last: np.ndarray | None = None
 
 
 # `BULK` holds a bulk copy's kind by its access of global memory.
@@ -310,13 +311,11 @@ class Counters(Observer):
     ) -> None:
         """Count the next iteration, in which these addresses are accessed."""
         run = self._iterations.get(key)
-        if run is not None and (
-            run.last is None or not np.array_equal(run.last + unrolled.step, at)
-        ):
+        if run is not None and not np.array_equal(run.last + unrolled.step, at):
             self._end(run)
             run = None
         if run is None:
-            run = self._iterations[key] = _Run(stats, unrolled)
+            run = self._iterations[key] = _Run(stats, unrolled, at)
         run.costs.append(costs)
         run.last = at
 

@@ -80,9 +80,8 @@ def cycles_of_each(reads: Iterable[Reads], backlog: int = BACKLOG) -> list[int]:
     behind, cycles = [0] * BANKS, []
     for row in reads:
         waits = max(0, *(late - backlog for late in behind))
-        behind = [max(0, late - waits) + more for late, more in zip(behind, row, strict=True)]
         # Each bank gives one operand while the instruction is issued.
-        behind = [max(0, late - 1) for late in behind]
+        behind = [max(0, late - waits) + more - 1 for late, more in zip(behind, row, strict=True)]
         cycles.append(waits + 1)
     return cycles
 

@@ -235,6 +235,7 @@ def test_all_counters_of_a_kernel_by_hand():
         "l1tex__data_bank_conflicts_pipe_lsu_mem",
     )
     counters = count(lines, threads=64)
+    assert {stats.requests for stats in counters.by_instruction() if stats.space} == {2}
     # of a program without loops that poll, and without st.async
     assert set(counters.at_least()) == set(LOWER_BOUNDS)
     assert counters.totals() == {

@@ -14,6 +14,7 @@ import pytest
 
 import ptxsim
 from ptxsim.count import wavefronts
+from ptxsim.count.counters import Stats
 from ptxsim.errors import PtxError
 from ptxsim.ptx import merging, sass
 from ptxsim.ptx.compiler import tool
@@ -191,6 +192,7 @@ def test_loads_that_merge_across_iterations_are_counted_as_in_the_cubin(
     kernel.launch(1, 32, data, observers=[alone], checks=False)
     each = {name: np.broadcast_to(sums, 3).tolist() for name, sums in by_block.sums().items()}
     assert each == {name: [total] * 3 for name, total in alone.sums().items()}
+    assert max(s.width for s in alone.by_instruction() if s.kind == "ld" and s.executed) == 16
 
 
 @pytest.mark.parametrize(
@@ -234,6 +236,16 @@ def test_a_run_of_iterations_splits_as_the_machine_code_goes_through_it():
         (9, None),
         (10, None),
     ]
+    # Two runs of three iterations, where addresses begin again, are not one of six.
+    counters, stats = (
+        ptxsim.Counters(),
+        Stats(ptxsim.load(HEADER + ".entry k() { ret; }").program.code[0]),
+    )
+    for at in (0, 8, 16, 0, 8, 16):
+        counters._next(
+            (0, 0, None), stats, unrolled, np.array([at]), {None: (1, 1, 1, {}), 16: (1, 2, 2, {})}
+        )
+    assert len(counters.by_instruction()) == 0 and stats.requests == 6
     thrice = merging.Unrolled(step=4, tiers=((16, 2), (8, 1)), alone=True)
     assert list(thrice.split(11)) == [(0, 16), (4, 16), (8, 8), (10, None)]
     cycle = merging.Cycle(step=20, widths=(16, 0, 4), alone=True)

@@ -395,7 +395,7 @@ def test_blocks_that_wait_for_others_are_predicted_from_whole_launches(tmp_path)
 
     large, small = (
         sample(6, 24, 64),
-        [sample(b, t, s) for b, t in ((1, 4), (4, 4), (4, 8)) for s in (16, 32)],
+        [sample(b, t, s) for b, t in ((1, 4), (4, 4), (4, 8)) for s in (32, 16)],
     )
     counters, traffic = ptxsim.Counters(), bounds.Traffic()
     kernel.launch(**large.arguments, observers=[counters, traffic], checks=False)
