@@ -86,6 +86,7 @@ RIGHT = {
     "not chosen": ("selp.b32 %r3, 1, %r9, %p1;" + STORE, 1),
     "masked": ("and.b32 %r3, %r9, 0;" + STORE, 0),
     "set": ("or.b32 %r3, %r9, -1;" + STORE, 2**32 - 1),
+    "set by the first": ("mov.u32 %r4, -1; or.b32 %r3, %r4, %r9;" + STORE, 2**32 - 1),
     "the other decides": ("setp.eq.u32 %p3, %r9, 5; and.pred %p4, %p3, !%p1; selp.b32 %r3, 2, 3, %p4;" + STORE, 3),
     "the defined half": (HALF + "cvt.u32.u16 %r4, %r3; and.b32 %r3, %r4, 65535;" + STORE, 3),
     "shifted out": (HALF + "shl.b32 %r3, %r3, 16;" + STORE, 3 << 16),
