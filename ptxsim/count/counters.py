@@ -239,8 +239,6 @@ class Counters(Observer):
             addresses, active = event.addresses()
             source, reading = self._source or (addresses, active & False)
             self._source = None
-            if source.shape != addresses.shape:
-                source, reading = addresses, active & False
             line, on = source // wavefronts.LINE, active & reading
             key = (
                 kind,
