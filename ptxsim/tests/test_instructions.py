@@ -417,7 +417,7 @@ def test_comparisons_and_choices(name):
         truth = lambda a, b, o=oracle: o(read(a), read(b))
         check(f"setp.{test}.{name} %p, %i0, %i1; selp.b32 %o0, 1, 0, %p;", columns, bits, truth, 32)
         check(
-            f"set.{test}.u32.{name} %o0, %i0, %i1;",
+            f"set.{test}.{'u32' if real else 's32'}.{name} %o0, %i0, %i1;",
             columns,
             bits,
             lambda a, b, t=truth: -t(a, b),

@@ -706,9 +706,23 @@ ASYNC = (
 )
 
 
+TWO_LANES = (
+    "{.reg .pred %p; mov.u32 %r4, %tid.x; setp.gt.u32 %p, %r4, 1; @%p exit; add.u32 %r2, %r1, 2048;"
+    "setp.eq.u32 %p, %r4, 0; @%p mbarrier.init.shared.b64 [%r2], 1; fence.mbarrier_init.release.cluster;"
+    "@%p mbarrier.arrive.expect_tx.shared.b64 _, [%r2], 64; bar.warp.sync 3; mad.lo.u32 %r5, %r4, STEP, %r1;"
+    "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r5], [%rd3], 32, [%r2];"
+    "l: mbarrier.try_wait.parity.shared.b64 %p, [%r2], 0; @!%p bra l;}"
+)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
+        (TWO_LANES.replace("STEP", "32"), None),
+        (
+            TWO_LANES.replace("STEP", "16"),
+            r"write: a bulk copy of thread \(0, 0, 0\), at .* has not been waited for",
+        ),
         (TWO_STORES.replace("AT", "0"), None),
         (TWO_STORES.replace("AT", "16"), "may still read: no cp.async.bulk.wait_group.read"),
         ("cp.async.bulk.prefetch.tensor.2d.L2.global [%rd2, {%r3, %r3}];", None),
