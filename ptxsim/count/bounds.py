@@ -456,8 +456,8 @@ def _pipes(function: sass.Function, executed: Executions, gpu: Machine) -> dict[
                 clocks["fp64"] += times
             elif (shape := _gmma(i)) is not None:
                 n, t = shape
-                # One warp does a quarter of a wgmma.
-                clocks["tensor"] += times * 2 * 64 * n * int(t) / 4 / getattr(gpu, GMMA[t])
+                # One warp does 16 of the 64 rows of a wgmma.
+                clocks["tensor"] += times * 2 * 16 * n * int(t) / getattr(gpu, GMMA[t])
             elif i.name in TENSOR:
                 k = (
                     next((HMMA_K[m] for m in i.modifiers if m in HMMA_K), None)

@@ -404,7 +404,7 @@ def test_a_machine_from_a_file(tmp_path):
     ("text", "words"),
     [
         ('like = "h300"', "like = 'h300' is not known; known: h100"),
-        ("sms = 132", "is missing"),
+        ("sms = 132", "bad.toml: issue_per_clock is missing; give it"),
         ('like = "h200"\nsmss = 1', "unknown key 'smss'"),
         ('like = "h200"\nsms = 1.5', "sms = 1.5 is not allowed; allowed: a positive whole number"),
         ('like = "h200"\nclock_mhz = -1', "clock_mhz = -1 is not allowed"),
