@@ -80,8 +80,7 @@ def level(i: Instruction) -> tuple[str, str]:
         and not modifiers & {"load", "store"}
     ):
         return MODELLED, TENSOR
-    adds = i.opcode in ("red", "atom") or (i.opcode == "cp" and "reduce" in modifiers)
-    if adds and "add" in modifiers and modifiers & FLOATS:
+    if i.opcode in ("red", "atom", "cp") and "add" in modifiers and modifiers & FLOATS:
         return MODELLED, ORDER
     if modifiers & {"approx", "full"} and modifiers & FLOATS:
         return APPROXIMATE, ERROR
