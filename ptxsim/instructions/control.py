@@ -290,15 +290,13 @@ def call(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     returns, target, arguments = instruction.operands
     if isinstance(target, Symbol) and target.name in SYSTEM:
         act, min_arguments = SYSTEM[target.name]
-        if len(arguments.items) < min_arguments or any(
-            _size(m, item) not in (4, 8) for item in arguments.items
-        ):
+        sizes = {_size(m, item) for item in arguments.items}
+        if len(arguments.items) < min_arguments or not sizes <= {4, 8}:
             raise PtxError(
                 f"{instruction.where}: {target.name} takes {min_arguments} or more arguments of 4 or 8 bytes"
             )
-        if target.name == "malloc" and [
-            _variable(item) in m.program.frames for item in returns.items
-        ] != [True]:
+        to_frames = [_variable(item) in m.program.frames for item in returns.items]
+        if target.name == "malloc" and to_frames != [True]:
             raise PtxError(f"{instruction.where}: malloc gives one pointer, to a .param variable")
         return _of_system(m, instruction, act, arguments.items, returns.items)
     if isinstance(target, Register):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..errors import PtxError
 from ..machine.memory import BASES, RANK_AT
 from ..ptx.syntax import Immediate, Instruction, Special, Symbol, Vector
 from ..ptx.types import STORAGE, TYPES, Type
@@ -13,6 +12,8 @@ from .registry import RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, effect, t
 from .special import CLOCKS, clock_value
 
 U64 = np.uint64
+# Generic addresses of these spaces lie in windows.
+WINDOWS = ("global", "const", "shared", "local", "param", "shared::cta")
 
 
 @effect("mov", takes(RESULTS, VALUES))
@@ -45,9 +46,7 @@ def _part(instruction: Instruction, t: Type, vector: Vector) -> Type:
     """Return the type of one of a vector's elements."""
     count = len(vector.items)
     if count not in (2, 4, 8) or t.bits // count < 8:
-        raise PtxError(
-            f"{instruction.where}: {instruction.name} does not take a vector of {count} elements"
-        )
+        raise instruction.error(f"does not take a vector of {count} elements")
     return TYPES[f"b{t.bits // count}"]
 
 
@@ -92,11 +91,11 @@ def _unpack(m: Machine, instruction: Instruction, t: Type) -> Step:
 def cvta(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """cvta: an address in a space to a generic one; `.to` the other way (PTX ISA 9.7.9.20)."""
     to = modifiers.flag("to")
-    space = modifiers.one_of(("global", "const", "shared", "local", "param", "shared::cta"))
+    space = modifiers.one_of(WINDOWS)
     modifiers.drop(("entry",))
     t = modifiers.type
     if space is None:
-        raise PtxError(f"{instruction.where}: {instruction.name} does not name a space")
+        raise instruction.error("does not name a space")
     base = BASES.get(space.removesuffix("::cta"), 0)
     read = m.operands.reader(instruction.operands[1], t)
     write = m.operands.writer(instruction.operands[0], t)
@@ -109,11 +108,7 @@ def cvta(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
 @effect("isspacep", takes(RESULT, VALUE))
 def isspacep(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """isspacep: whether a generic address lies in a space's window (PTX ISA 9.7.9.19)."""
-    space = modifiers.one_of(
-        ("global", "const", "shared", "local", "param", "shared::cta", "shared::cluster")
-    )
-    if space is None:
-        modifiers.reject("this space")
+    space = modifiers.one_of((*WINDOWS, "shared::cluster")) or modifiers.reject("this space")
     modifiers.drop(("entry",))
     window = U64(BASES.get(space.split("::")[0], 0) >> 48)
     read = m.operands.reader(instruction.operands[1], TYPES["u64"])

@@ -163,6 +163,10 @@ class State:
         mask[lanes] = True
         return mask
 
+    def acting_mask(self) -> np.ndarray:
+        """Return the active threads as a mask, of all lanes where all are."""
+        return np.ones(self.lanes, bool) if self.active is None else self.active
+
     def living(self) -> np.ndarray:
         """Return the active threads that live, as a mask."""
         return self.alive if self.active is None else self.active
