@@ -26,6 +26,7 @@ from .registry import (
     CALLEE,
     LABEL,
     LABELS,
+    NUMBER,
     RESULT,
     VALUE,
     Control,
@@ -216,6 +217,21 @@ def _reduction(m: Machine, name: str, write: Callable[[np.ndarray], None]) -> Fi
         write(result[m.state.block_of])
 
     return finish
+
+
+@control("setmaxnreg", takes(NUMBER))
+def setmaxnreg(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
+    """setmaxnreg: how many registers a thread of a warp has; .inc waits until the block has them
+    (PTX ISA 9.7.19.5).
+    """
+    more = modifiers.one_of(("inc", "dec")) or modifiers.reject("neither .inc nor .dec")
+    modifiers.drop(("sync", "aligned"))
+    count = int(instruction.operands[0].value)
+    if not 24 <= count <= 256 or count % 8:
+        raise PtxError(
+            f"{instruction.where}: setmaxnreg takes a multiple of 8 from 24 to 256, not {count}"
+        )
+    return lambda active: m.clusters.set_registers(instruction, active, count, more == "inc")
 
 
 # calls

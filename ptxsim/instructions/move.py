@@ -1,17 +1,29 @@
-"""Moves, packing, addresses (PTX ISA 9.7.9)."""
+"""Moves, packing, addresses, in other blocks of the cluster, too (PTX ISA 9.7.9)."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from ..errors import Kind
 from ..machine.memory import BASES, RANK_AT
 from ..ptx.syntax import Immediate, Instruction, Special, Symbol, Vector
 from ..ptx.types import STORAGE, TYPES, Type
 from .needs import Machine
-from .registry import RESULT, RESULTS, VALUE, VALUES, Modifiers, Step, effect, takes
+from .registry import (
+    RESULT,
+    RESULTS,
+    VALUE,
+    VALUES,
+    Control,
+    Modifiers,
+    Step,
+    control,
+    effect,
+    takes,
+)
 from .special import CLOCKS, clock_value
 
-U64 = np.uint64
+U32, U64 = TYPES["u32"], np.uint64
 # Generic addresses of these spaces lie in windows.
 WINDOWS = ("global", "const", "shared", "local", "param", "shared::cta")
 
@@ -124,3 +136,43 @@ def isspacep(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step
     if space == "const":
         return lambda: write(m.state.uniform(np.bool_(False)))
     return lambda: write((read() >> U64(48)) == window)
+
+
+@control("mapa", takes(RESULT, VALUE, VALUE))
+def mapa(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
+    """mapa: a shared address as it is in another block of the cluster (PTX ISA 9.7.9.23)."""
+    modifiers.flag("shared::cluster")
+    t = modifiers.type
+    destination, source, rank = instruction.operands
+    read, read_rank = m.operands.reader(source, t), m.operands.reader(rank, U32)
+    write = m.operands.writer(destination, t)
+
+    def step(active: np.ndarray) -> int:
+        ranks = read_rank()
+        other = active & (ranks >= m.state.cluster_size)
+        if other.any():
+            lane = int(np.flatnonzero(other)[0])
+            blocks = f"{m.state.cluster_size} block{'s' * (m.state.cluster_size > 1)}"
+            message = f"mapa: rank {int(ranks[lane])}, but the cluster has {blocks}"
+            raise m.diag.fault(Kind.OTHER, instruction, message, lane)
+        address, own_rank = read(), m.state.rank.astype(t.dtype)
+        write(address + ((ranks.astype(t.dtype) - own_rank) << t.dtype.type(RANK_AT)))
+        return instruction.pc + 1
+
+    return step
+
+
+@effect("getctarank", takes(RESULT, VALUE))
+def getctarank(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """getctarank: the rank of the block that a shared address lies in (PTX ISA 9.7.9.24)."""
+    base = 0 if modifiers.flag("shared::cluster") else BASES["shared"]
+    t = modifiers.type
+    destination, source = instruction.operands
+    read, write = m.operands.reader(source, t), m.operands.writer(destination, U32)
+    first = t.dtype.type(base & (2**t.bits - 1))
+
+    def step() -> None:
+        rank = read() - first >> t.dtype.type(RANK_AT)
+        write(rank.astype(np.uint32) & np.uint32(0xFF))
+
+    return step
