@@ -269,7 +269,8 @@ class Launches:
             # Nothing of the launch was done.
             return Reply().u32(run.fatal).u32(Error.NONE).u32(Error.NONE).text(run.printed)
         errors = (run.fatal, Error.NONE)
-        later, once = errors if self.options.destroy_context else reversed(errors)
+        of_context = self.options.destroy_on_device_error == "context"
+        later, once = errors if of_context else reversed(errors)
         return Reply().u32(Error.NONE).u32(later).u32(once).text(run.printed)
 
     # the end
