@@ -15,7 +15,7 @@ import contextlib
 import itertools
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,11 +26,10 @@ from ..engine.kernel import Kernel, dimensions
 from ..engine.slicing import PURE
 from ..errors import PtxsimError, TooCostlyError
 from ..instructions import registry
-from ..machine.arrays import Texture
 from ..machine.clusters import in_clusters
 from ..machine.launch import Limits
-from ..machine.memory import Access, Arena
-from ..machine.observer import Launched, MemoryEvent, Observer
+from ..machine.memory import Arena
+from ..machine.observer import Launched, Observer
 from ..machine.values import distinct
 from ..ptx import polling
 from ..ptx.program import Program
@@ -101,6 +100,16 @@ def _named(pc: int, name: str) -> str:
     return f"@{pc} {name}"
 
 
+def _told(event: str) -> Callable[..., None]:
+    """Return a method that tells an event to those who count the batch that runs."""
+
+    def tell(self: _Apart, *args: object) -> None:
+        for observer in self.now:
+            getattr(observer, event)(*args)
+
+    return tell
+
+
 class _Apart(Observer):
     """Counts each block by itself."""
 
@@ -117,11 +126,11 @@ class _Apart(Observer):
         self.launch = kernel, grid, block
 
     def batch(self, blocks: np.ndarray) -> None:
-        counters = Counters(by_block=len(blocks))
+        counters = Counters()
         self.batches.append((blocks, counters))
         self.now = [counters]
         if self.by_instruction:
-            self.traffic.append((blocks, Traffic(by_block=len(blocks))))
+            self.traffic.append((blocks, Traffic()))
             self.now = [counters, self.traffic[-1][1]]
         for observer in self.now:
             observer.begins(*self.launch)
@@ -155,31 +164,9 @@ class _Apart(Observer):
                     by_first[first][name] = amount
         return by_first
 
-    def executed(self, instruction: Instruction, warps: int) -> None:
-        for observer in self.now:
-            observer.executed(instruction, warps)
-
-    def polled(self, instruction: Instruction, warps: int) -> None:
-        for observer in self.now:
-            observer.polled(instruction, warps)
-
-    def memory(self, event: MemoryEvent) -> None:
-        for observer in self.now:
-            observer.memory(event)
-
-    def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
-        for observer in self.now:
-            observer.bulk(instruction, access, width, kind)
-
-    def operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
-        for observer in self.now:
-            observer.operands(instruction, warpgroups, size)
-
-    def texture(
-        self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray
-    ) -> None:
-        for observer in self.now:
-            observer.texture(instruction, texture, lanes, index)
+    executed, polled = _told("executed"), _told("polled")
+    memory, bulk = _told("memory"), _told("bulk")
+    operands, texture = _told("operands"), _told("texture")
 
 
 @dataclass

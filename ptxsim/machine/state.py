@@ -197,6 +197,11 @@ class State:
         warps = threads.reshape(len(self.blocks), -1, WARP).any(axis=2)
         return warps.sum(axis=1) if self.by_block else int(np.count_nonzero(warps))
 
+    def sum_of_warps(self, of_warps: np.ndarray) -> Any:
+        """Return the sum of a number of each warp; by block where an observer asks for that."""
+        by_block = of_warps.reshape(len(self.blocks), -1)
+        return by_block.sum(axis=1) if self.by_block else int(of_warps.sum())
+
     # where a thread is
 
     def coordinates(self, lane: int) -> str:

@@ -184,7 +184,7 @@ def test_loads_that_merge_across_iterations_are_counted_as_in_the_cubin(
     ptx, cubin, function = unrolled(tmp_path, "mov.u32 %r5, %r3;", "", words, iterations)
     assert sum(i.name == "LDS" for i in function.instructions) == loads
     assert [counted(ptx, given)[LD] for given in (None, cubin)] == [by_rule, loads]
-    by_block, data = ptxsim.Counters(by_block=3), [ptxsim.Array(np.zeros(96, np.float32))]
+    by_block, data = ptxsim.Counters(by_block=True), [ptxsim.Array(np.zeros(96, np.float32))]
     kernel = ptxsim.load(ptx, cubin=cubin)
     kernel.launch(3, 32, data, observers=[by_block], checks=False, blocks=[0, 1, 2])
     assert by_block.sums()[LD].tolist() == [loads] * 3
