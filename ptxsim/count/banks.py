@@ -83,6 +83,12 @@ class Access:
         """Return what a picture shows, for JSON: each part has a name and wavefronts, each of these
         a list of words.
         """
+        parts = []
+        for index, part in enumerate(self.parts):
+            words = [
+                [{"bank": w.bank, "lanes": list(w.lanes)} for w in row] for row in part.wavefronts
+            ]
+            parts.append({"name": self.part_name(index), "wavefronts": words})
         return {
             "file": self.file,
             "line": self.line,
@@ -94,16 +100,7 @@ class Access:
             "ideal": self.ideal,
             "summary": self.summary,
             "about": self.about,
-            "parts": [
-                {
-                    "name": self.part_name(index),
-                    "wavefronts": [
-                        [{"bank": w.bank, "lanes": list(w.lanes)} for w in row]
-                        for row in part.wavefronts
-                    ],
-                }
-                for index, part in enumerate(self.parts)
-            ],
+            "parts": parts,
         }
 
     @property
@@ -186,9 +183,8 @@ class Access:
             which += f", execution {self.execution} of {self.executions} ({others})"
         parts = [which]
         if self.of > 1:
-            alike = (
-                f" ({_some(len(self.alike), 'other')} the same or shifted)" if self.alike else ""
-            )
+            others = f" ({_some(len(self.alike), 'other')} the same or shifted)"
+            alike = others if self.alike else ""
             parts.append(f"access {self.number} of {self.of} on this line{alike}")
         off = np.flatnonzero(~self.active).tolist()
         if self.kind == "ldmatrix":
@@ -264,16 +260,11 @@ class Recorder(Observer):
 def _count(execution: _Execution, width: int, kind: str) -> tuple[int, int]:
     """Return wavefronts and ideal, by the functions that the counters use."""
     addresses, active = execution.addresses[None], execution.active[None]
-    if kind == "ldmatrix":
-        counts = wavefronts.ldmatrix(addresses, active)
-    elif kind == "cp_async":
-        source, reading = execution.addresses, np.zeros(32, bool)
-        if execution.source is not None and execution.reading is not None:
-            source, reading = execution.source, execution.reading
-        counts = wavefronts.cp_async(addresses, active, width, source[None], reading[None])
-    else:
-        counts = wavefronts.shared(addresses, active, width, store=kind == "st")
-    return int(counts[0][0]), int(counts[1][0])
+    source, reading = addresses, np.zeros((1, 32), bool)
+    if execution.source is not None and execution.reading is not None:
+        source, reading = execution.source[None], execution.reading[None]
+    waves, ideal = wavefronts.count(kind, addresses, active, width, source, reading)
+    return int(waves[0]), int(ideal[0])
 
 
 def accesses(
@@ -340,12 +331,8 @@ def accesses(
     if not set(leaders) <= recorder.chosen:
         # A load on another line does the work of one on this line.
         recorder, stats = launch(set(leaders))
-    fields: dict[str, Any] = {
-        "file": file,
-        "line": line,
-        "text": _source_text(file, line, source, near),
-    }
-    fields |= {"kernel": kernel.name, "of": len(leaders), "alike": ()}
+    fields: dict[str, Any] = {"file": file, "line": line, "of": len(leaders), "alike": ()}
+    fields |= {"kernel": kernel.name, "text": _source_text(file, line, source, near)}
     by_pc = {s.instruction.pc: s for s in stats}
     rows = []
     for number, pc in enumerate(leaders, start=1):
@@ -500,11 +487,7 @@ def ranges(numbers: Sequence[int]) -> str:
             runs[-1].append(n)
         else:
             runs.append([n])
-    parts = [
-        str(r[0]) if len(r) == 1 else f"{r[0]}, {r[1]}" if len(r) == 2 else f"{r[0]}–{r[-1]}"
-        for r in runs
-    ]
-    return ", ".join(parts)
+    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
 
 
 def distinct(found: Sequence[Access]) -> list[Access]:
@@ -517,24 +500,17 @@ def table(access: Access) -> str:
     serves (the first of several is marked +)."""
     names = [access.part_name(index) for index in range(len(access.parts))]
     width = max(9, *map(len, names))
+    lines = [access.summary, *access.about, *filter(None, [access.text]), f"{'':{width}} bank"]
     head = "".join(f"{bank:3d} " for bank in range(BANKS))
-    lines = [
-        access.summary,
-        *access.about,
-        *([access.text] if access.text else []),
-        f"{'':{width}} bank",
-    ]
     lines.append(f"{'wavefront':<{width}}      {head.rstrip()}")
-    number = 0
-    for name, part in zip(names, access.parts, strict=True):
-        for turn, row in enumerate(part.wavefronts):
-            number += 1
-            cells = dict.fromkeys(range(BANKS), "  . ")
-            cells |= {
-                word.bank: f"{word.lanes[0]:3d}{'+' if len(word.lanes) > 1 else ' '}"
-                for word in row
-            }
-            lines.append(
-                f"{name if not turn else '':<{width}} {number:3d}  {''.join(cells.values())}".rstrip()
-            )
+    rows = [
+        (name if not turn else "", row)
+        for name, part in zip(names, access.parts, strict=True)
+        for turn, row in enumerate(part.wavefronts)
+    ]
+    for number, (name, row) in enumerate(rows, start=1):
+        cells = ["  . "] * BANKS
+        for word in row:
+            cells[word.bank] = f"{word.lanes[0]:3d}{'+' if len(word.lanes) > 1 else ' '}"
+        lines.append(f"{name:<{width}} {number:3d}  {''.join(cells)}".rstrip())
     return "\n".join(lines)

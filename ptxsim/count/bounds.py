@@ -190,11 +190,8 @@ def count_lines(addresses: np.ndarray, active: np.ndarray, width: int) -> np.nda
     """Return different 128-byte lines that each warp's request touches. `addresses` in bytes:
     [warps, 32].
     """
-    lines = np.concatenate([addresses // LINE, (addresses + width - 1) // LINE], axis=1)
-    lines = np.sort(np.where(np.concatenate([active, active], axis=1), lines, -1), axis=1)
-    first = lines >= 0
-    first[:, 1:] &= lines[:, 1:] != lines[:, :-1]
-    return np.asarray(first.sum(axis=1))
+    lines = np.stack([addresses, addresses + width - 1], axis=-1) // LINE
+    return wavefronts.distinct_of_rows(lines, active[..., None])
 
 
 @dataclass

@@ -332,10 +332,7 @@ class Counters(Observer):
             pattern = (kind, width, addresses.shape, moved.tobytes(), active.tobytes())
             cost = self._patterns.get(pattern)
             if cost is None:
-                if kind == "ldmatrix":
-                    result = wavefronts.ldmatrix(addresses, active)
-                else:
-                    result = wavefronts.shared(addresses, active, width, store=kind == "st")
+                result = wavefronts.count(kind, addresses, active, width)
                 cost = self._remember(pattern, self._summary(result, active))
             event.cache[key] = cost
         return cost
