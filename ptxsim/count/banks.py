@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
-from ..engine.kernel import Argument, Constant, Kernel, dimensions
+from ..engine.kernel import Argument, Kernel, dimensions
 from ..errors import PtxsimError
-from ..machine.launch import Checks, Limits
 from ..machine.observer import MemoryEvent, Observer
 from ..ptx.sizes import Dim3
 from ..ptx.sources import choose_file, find_source, locations
@@ -275,17 +274,13 @@ def accesses(
     line: int,
     file: str | Path | None = None,
     *,
-    shared_bytes: int = 0,
     of_block: Sequence[int] = (0, 0, 0),
     warp: int | None = None,
     execution: int | None = None,
     source: Path | None = None,
     near: Sequence[Path] = (),
-    checks: Checks | bool = False,
-    limits: Limits | None = None,
     values: bool = True,
-    constants: Mapping[str, Constant] | None = None,
-    cluster: int | Sequence[int] | None = None,
+    **launched: Any,
 ) -> list[Access]:
     """Launch the kernel, and give each access to shared memory that stands at a line of its source,
     in program order.
@@ -293,8 +288,8 @@ def accesses(
     Loads that ptxas merges are one access, as in `Counters`. A line of another function that is
     inlined counts as its own; a line that only calls such functions has their accesses.
 
-    Args: kernel, grid, block, args, shared_bytes, checks, limits, values, constants, cluster: as of
-        `Kernel.launch`. line, file: the source line; `file` by its name or the end of its path,
+    Args: kernel, grid, block, args, values, and all that is `launched`: as of `Kernel.launch`, but
+        `checks` is False unless it is given. line, file: the source line; `file` by its name or the end of its path,
         None for the kernel's own. of_block: x, y, z of the block to look at. warp: its number
         within the block; None: the first that does the access. execution: which of the warp's
         executions, from 1; None: the first of those that take the most wavefronts. source, near:
@@ -309,18 +304,9 @@ def accesses(
 
     def launch(pcs: set[int]) -> tuple[Recorder, list[Stats]]:
         recorder, counters = Recorder(pcs, linear), Counters()
-        kernel.launch(
-            grid,
-            block,
-            copy.deepcopy(list(args)) if values else args,
-            shared_bytes,
-            observers=[counters, recorder],
-            checks=checks,
-            limits=limits,
-            values=values,
-            constants=constants,
-            cluster=cluster,
-        )
+        given = copy.deepcopy(list(args)) if values else args
+        options = {"checks": False, **launched, "observers": [counters, recorder]}
+        kernel.launch(grid, block, given, values=values, **options)
         return recorder, counters.by_instruction()
 
     here = _at_line(kernel, file, line)
@@ -345,11 +331,9 @@ def accesses(
     if not rows:
         doing = sorted({w for pc in leaders for w in recorder.warps(pc)})
         who = f"warp {warp}" if warp is not None else "no warp"
-        raise PtxsimError(
-            f"{PurePath(file).name}:{line}: {who} of block {index} accesses shared memory there"
-            + (f" {execution} times" if execution is not None else "")
-            + f"; warps that do: {ranges(doing) or 'none'}"
-        )
+        what = f"{PurePath(file).name}:{line}: {who} of block {index} accesses shared memory there"
+        times = f" {execution} times" if execution is not None else ""
+        raise PtxsimError(f"{what}{times}; warps that do: {ranges(doing) or 'none'}")
     return _grouped(rows)
 
 
