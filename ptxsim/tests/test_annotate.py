@@ -99,16 +99,13 @@ def test_each_line_has_its_figures(folder: Path, capsys) -> None:
 
 @pytest.mark.parametrize(
     ("instruction", "words"),
-    [
-        ("mov.u32 %i, %t;", "4 sectors a request (ideal 4), 32 of 32 bytes used, coalesced"),
-        ("mov.u32 %i, 0;", "1 sector a request (ideal 1), 4 of 32 bytes used, broadcast"),
-        ("add.u32 %i, %t, 1;", "5 sectors a request (ideal 4), 25.6 of 32 bytes used, misaligned"),
-        ("shl.b32 %i, %t, 5;", "32 sectors a request (ideal 4), 4 of 32 bytes used, strided"),
-        (
-            "shr.u32 %i, %t, 4; shl.b32 %i, %i, 6;",
-            "2 sectors a request (ideal 1), 4 of 32 bytes used, strided",
-        ),
-    ],
+    {
+        "mov.u32 %i, %t;": "4 sectors a request (ideal 4), 32 of 32 bytes used, coalesced",
+        "mov.u32 %i, 0;": "1 sector a request (ideal 1), 4 of 32 bytes used, broadcast",
+        "add.u32 %i, %t, 1;": "5 sectors a request (ideal 4), 25.6 of 32 bytes used, misaligned",
+        "shl.b32 %i, %t, 5;": "32 sectors a request (ideal 4), 4 of 32 bytes used, strided",
+        "shr.u32 %i, %t, 4; shl.b32 %i, %i, 6;": "2 sectors a request (ideal 1), 4 of 32 bytes used, strided",
+    }.items(),
 )
 def test_sectors_have_one_word(instruction: str, words: str) -> None:
     text = f"""{HEADER}.visible .entry k(.param .u64 p) {{ .reg .b32 %t, %i, %x; .reg .b64 %a;

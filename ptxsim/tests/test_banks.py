@@ -186,19 +186,15 @@ def test_each_kind_in_words(lines: str, summary: str) -> None:
 
 @pytest.mark.parametrize(
     ("lines", "shown"),
-    [
-        ("shr.u32 %r0, %t, 4; shl.b32 %r0, %r0, 2; ld.shared.b32 %r1, [%r0];", "  0+ 16+  . "),
-        (
-            "setp.lt.u32 %q, %t, 30; shl.b32 %r0, %t, 2; @%q st.shared.b32 [%r0], %t;",
-            "not active: lanes 30, 31",
-        ),
-        ("shl.b32 %r0, %t, 3; ld.shared.v2.f32 {%f0, %f1}, [%r0];", "\nlanes 16–31"),
+    {
+        "shr.u32 %r0, %t, 4; shl.b32 %r0, %r0, 2; ld.shared.b32 %r1, [%r0];": "  0+ 16+  . ",
+        "setp.lt.u32 %q, %t, 30; shl.b32 %r0, %t, 2; @%q st.shared.b32 [%r0], %t;": "not active: lanes 30, 31",
+        "shl.b32 %r0, %t, 3; ld.shared.v2.f32 {%f0, %f1}, [%r0];": "\nlanes 16–31",
         (
             "shl.b32 %r0, %t, 3; cvt.u64.u32 %y, %r0; add.u64 %x, %x, %y;"
-            "shl.b32 %r0, %t, 2; cp.async.ca.shared.global [%r0], [%x], 4;",
-            "\nfrom line 2",
-        ),
-    ],
+            "shl.b32 %r0, %t, 2; cp.async.ca.shared.global [%r0], [%x], 4;"
+        ): "\nfrom line 2",
+    }.items(),
 )
 def test_what_a_table_shows(lines: str, shown: str) -> None:
     (found,) = access(lines)

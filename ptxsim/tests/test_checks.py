@@ -207,86 +207,71 @@ and.b32 %r3, %t, 3; setp.eq.u32 %p, %r3, 0; @%p ld.shared.u32 %r4, [%r2]; END:""
 @pytest.mark.parametrize("lanes", [16_384, 64])
 @pytest.mark.parametrize(
     ("lines", "message"),
-    [
+    {
         # an atomic operation after a plain store
         (
             "setp.eq.u32 %p, %t, 0; @%p st.shared.u32 [s], 1;"
-            "setp.eq.u32 %p, %t, 33; @%p atom.shared.add.u32 %r0, [s], 1;",
-            RACE.format("changes", 0),
-        ),
+            "setp.eq.u32 %p, %t, 33; @%p atom.shared.add.u32 %r0, [s], 1;"
+        ): RACE.format("changes", 0),
         # the last of those that read is one of two that change it: the other is named
         (
             "setp.eq.u32 %p, %t, 31; setp.eq.or.u32 %p, %t, 63, %p;"
             "@%p atom.shared.add.u32 %r0, [s+124], 1;"
-            "setp.lt.u32 %p, %t, 32; @%p ld.shared.u32 %r1, [%a];",
-            RACE.format("reads", 63),
-        ),
+            "setp.lt.u32 %p, %t, 32; @%p ld.shared.u32 %r1, [%a];"
+        ): RACE.format("reads", 63),
         # one instruction stores several values, or one, to one place of many
-        (
-            "min.u32 %r0, %t, 5; shl.b32 %r1, %r0, 2; add.u32 %r1, %r1, %r8; st.shared.u32 [%r1], %t;",
-            RACE.format("writes", r"\d+"),
+        "min.u32 %r0, %t, 5; shl.b32 %r1, %r0, 2; add.u32 %r1, %r1, %r8; st.shared.u32 [%r1], %t;": RACE.format(
+            "writes", r"\d+"
         ),
-        (
-            "min.u32 %r0, %t, 5; shl.b32 %r1, %r0, 2; add.u32 %r1, %r1, %r8; st.shared.u32 [%r1], %r0;",
-            None,
-        ),
+        "min.u32 %r0, %t, 5; shl.b32 %r1, %r0, 2; add.u32 %r1, %r1, %r8; st.shared.u32 [%r1], %r0;": None,
         # what all threads of a block have read twice one of them writes after a barrier
         (
             "ld.global.u32 %r0, [%x]; ld.global.u32 %r1, [%x]; bar.sync 0;"
-            "setp.eq.u32 %p, %t, 0; @%p st.global.u32 [%x], 1;",
-            None,
-        ),
+            "setp.eq.u32 %p, %t, 0; @%p st.global.u32 [%x], 1;"
+        ): None,
         # an atomic operation before a plain load, by a lower thread and by a higher one
         (
             "setp.eq.u32 %p, %t, 40; @%p atom.shared.add.u32 %r0, [s+12], 1;"
-            "setp.eq.u32 %p, %t, 3; @%p ld.shared.u32 %r0, [s+12];",
-            RACE.format("reads", 40),
-        ),
+            "setp.eq.u32 %p, %t, 3; @%p ld.shared.u32 %r0, [s+12];"
+        ): RACE.format("reads", 40),
         (
             "setp.eq.u32 %p, %t, 3; @%p atom.shared.add.u32 %r0, [s+12], 1;"
-            "setp.eq.u32 %p, %t, 40; @%p ld.shared.u32 %r0, [s+12];",
-            RACE.format("reads", 3),
-        ),
+            "setp.eq.u32 %p, %t, 40; @%p ld.shared.u32 %r0, [s+12];"
+        ): RACE.format("reads", 3),
         # lanes 4n to 4n+3 store row n of a matrix: what lane 4n stored it may load, the next may not
-        (MATRIX.format(""), None),
+        MATRIX.format(""): None,
         # of four matrices, lane 4n+i stored word i of row n of matrix i, too
         (
             "setp.ge.u32 %p, %t, 32; @%p bra END; mad.lo.u32 %r1, %t, 16, %r8;"
             "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r1], {%t, %t, %t, %t}; shr.u32 %r2, %t, 2;"
             "and.b32 %r3, %t, 3; mad.lo.u32 %r2, %r3, 8, %r2; mad.lo.u32 %r2, %r2, 16, %r8;"
-            "mad.lo.u32 %r2, %r3, 4, %r2; ld.shared.u32 %r4, [%r2]; END:",
-            None,
-        ),
-        (MATRIX.format("add.u32 %r2, %r2, 1; and.b32 %r2, %r2, 7;"), RACE.format("reads", r"\d+")),
+            "mad.lo.u32 %r2, %r3, 4, %r2; ld.shared.u32 %r4, [%r2]; END:"
+        ): None,
+        MATRIX.format("add.u32 %r2, %r2, 1; and.b32 %r2, %r2, 7;"): RACE.format("reads", r"\d+"),
         # what lanes of a warp have read one of them writes after a barrier of the warp, or another warp
         (
             "setp.lt.u32 %p, %t, 32; @%p ld.global.u32 %r0, [%x]; bar.warp.sync -1;"
-            "setp.eq.u32 %p, %t, 4; @%p st.global.u32 [%x], 1;",
-            None,
-        ),
+            "setp.eq.u32 %p, %t, 4; @%p st.global.u32 [%x], 1;"
+        ): None,
         (
             "setp.lt.u32 %p, %t, 32; @%p ld.global.u32 %r0, [%x]; bar.warp.sync -1;"
-            "setp.eq.u32 %p, %t, 40; @%p st.global.u32 [%x], 1;",
-            "writes what another thread reads at PTX line .*, without a barrier between",
-        ),
+            "setp.eq.u32 %p, %t, 40; @%p st.global.u32 [%x], 1;"
+        ): "writes what another thread reads at PTX line .*, without a barrier between",
         (
             "ld.global.u32 %r0, [%x]; bar.warp.sync -1;"
-            "setp.eq.u32 %p, %t, 4; @%p st.global.u32 [%x], 1;",
-            "writes what another thread reads at PTX line .*, without a barrier between",
-        ),
+            "setp.eq.u32 %p, %t, 4; @%p st.global.u32 [%x], 1;"
+        ): "writes what another thread reads at PTX line .*, without a barrier between",
         # a thread initialises an mbarrier, for which another of its warp, or it, stores something
         (
             "setp.eq.u32 %p, %t, 40; @%p mbarrier.init.shared.b64 [s], 1; setp.eq.u32 %p, %t, 33;"
-            "@%p st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%a], 1, [%r8];",
-            r"signals an mbarrier that thread \(40, 0, 0\) initialises at .*, without a barrier between",
-        ),
+            "@%p st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%a], 1, [%r8];"
+        ): r"signals an mbarrier that thread \(40, 0, 0\) initialises at .*, without a barrier between",
         # a barrier of one warp of each block
         (
             "setp.ge.u32 %p, %t, 32; @%p bra END; st.shared.u32 [%a], %t; bar.sync 1, 32;"
-            "ld.shared.u32 %r0, [s+4]; END:",
-            None,
-        ),
-    ],
+            "ld.shared.u32 %r0, [s+4]; END:"
+        ): None,
+    }.items(),
 )
 def test_accesses_by_hand(lines, message, lanes):
     """In two blocks of 64 threads, whose 128 words of shared memory, `s`, are zeros."""

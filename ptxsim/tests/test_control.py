@@ -43,16 +43,15 @@ TWICE = """.func (.reg .b32 result) twice(.reg .b32 given, .param .b32 more) {
 
 @pytest.mark.parametrize(
     ("call", "want"),
-    [
-        ("call (%r1), twice, (%t, m);", 2 * LANE[:32] + 5),
-        ("call (%r1), twice, (7, m);", 19),
-        ("call (y), once, (%t, m); ld.param.b32 %r1, [y];", LANE[:32] + 5),
+    {
+        "call (%r1), twice, (%t, m);": 2 * LANE[:32] + 5,
+        "call (%r1), twice, (7, m);": 19,
+        "call (y), once, (%t, m); ld.param.b32 %r1, [y];": LANE[:32] + 5,
         # each lane by its own pointer, and only the odd ones
-        (
-            "mov.u64 %y, twice; @%p call (%r1), %y, (%t, m), F;",
-            np.where(LANE[:32] % 2, 2 * LANE[:32] + 5, 9),
+        "mov.u64 %y, twice; @%p call (%r1), %y, (%t, m), F;": np.where(
+            LANE[:32] % 2, 2 * LANE[:32] + 5, 9
         ),
-    ],
+    }.items(),
 )
 def test_parameters_in_registers(call, want):
     lines = (

@@ -27,48 +27,30 @@ def entry(body: str, parameters: str = "", before: str = "") -> str:
 
 @pytest.mark.parametrize(
     ("line", "message"),
-    [
-        ("bra.uni ;", "bra.uni takes 1 operands, found 0"),
-        ("bra.uni %r1;", "operand 1 of bra.uni must be a label"),
-        ("ld.global.u32 %r1, %a1;", "operand 2 of ld.global.u32 must be an address [base+offset]"),
-        (
-            "st.shared.u32 [%a1], {};",
-            "operand 2 of st.shared.u32 must be a register, constant or name, or a vector",
-        ),
-        ("add.s32 %r1, %r2;", "add.s32 takes 3 operands, found 2"),
-        (
-            "add.sideways.s32 %r1, %r2, 3;",
-            "modifier .sideways of add.sideways.s32 is not supported",
-        ),
-        (
-            "mapa.sideways.u32 %r1, %r2, 3;",
-            "modifier .sideways of mapa.sideways.u32 is not supported",
-        ),
-        ("ldu.sideways.u32 %r1, [%a1];", "modifier .sideways of ldu.sideways.u32 is not supported"),
-        ("add.s32 %r1, %p1, 3;", "%p1 is .pred, where a .s32 is read"),
-        ("mov.u64 %a1, 0f7F800000;", "the constant inf is no .u64"),
-        ("mov.b64 %a1, {%r1, %r2, %r3};", "mov.b64 does not take a vector of 3 elements"),
-        (
-            "cp.async.wait_group -1;",
-            "operand 1 of cp.async.wait_group must be a whole number from 0 on",
-        ),
-        (
-            "tex.1d.v4.f32.s32 %f1, [%a1, {%r1}];",
-            "operand 1 of tex.1d.v4.f32.s32 must be a vector of registers",
-        ),
-        ("setp.eq.and.s32 %p1, %r1, 3, !%r2;", "! stands before what is no predicate register"),
-        ("call.uni printf, (%r1);", "printf is called but has no body here"),
-        ("call.uni vprintf, (%r1);", "vprintf takes 2 or more arguments"),
-        ("ld.global.u32 %r1, [%a1+09];", "09 is no number of at most 64 bits (a leading 0: octal)"),
-        (
-            "ld.global.u32 %r1, [%a1+9999999999999999999];",
-            "an offset of 9999999999999999999 is too large",
-        ),
-        ("ld.global.u32 %r1, [%p1];", "an address begins with a register of 32 or 64 bits"),
-        (".shared .align 3 .b8 x[4];", ".align 3: an alignment is a power of two"),
-        (".shared .b8 x[-4];", "x has a length of -4"),
-        ("mov.u32 %r1, " + "{" * 5000, "nested too deeply"),
-    ],
+    {
+        "bra.uni ;": "bra.uni takes 1 operands, found 0",
+        "bra.uni %r1;": "operand 1 of bra.uni must be a label",
+        "ld.global.u32 %r1, %a1;": "operand 2 of ld.global.u32 must be an address [base+offset]",
+        "st.shared.u32 [%a1], {};": "operand 2 of st.shared.u32 must be a register, constant or name, or a vector",
+        "add.s32 %r1, %r2;": "add.s32 takes 3 operands, found 2",
+        "add.sideways.s32 %r1, %r2, 3;": "modifier .sideways of add.sideways.s32 is not supported",
+        "mapa.sideways.u32 %r1, %r2, 3;": "modifier .sideways of mapa.sideways.u32 is not supported",
+        "ldu.sideways.u32 %r1, [%a1];": "modifier .sideways of ldu.sideways.u32 is not supported",
+        "add.s32 %r1, %p1, 3;": "%p1 is .pred, where a .s32 is read",
+        "mov.u64 %a1, 0f7F800000;": "the constant inf is no .u64",
+        "mov.b64 %a1, {%r1, %r2, %r3};": "mov.b64 does not take a vector of 3 elements",
+        "cp.async.wait_group -1;": "operand 1 of cp.async.wait_group must be a whole number from 0 on",
+        "tex.1d.v4.f32.s32 %f1, [%a1, {%r1}];": "operand 1 of tex.1d.v4.f32.s32 must be a vector of registers",
+        "setp.eq.and.s32 %p1, %r1, 3, !%r2;": "! stands before what is no predicate register",
+        "call.uni printf, (%r1);": "printf is called but has no body here",
+        "call.uni vprintf, (%r1);": "vprintf takes 2 or more arguments",
+        "ld.global.u32 %r1, [%a1+09];": "09 is no number of at most 64 bits (a leading 0: octal)",
+        "ld.global.u32 %r1, [%a1+9999999999999999999];": "an offset of 9999999999999999999 is too large",
+        "ld.global.u32 %r1, [%p1];": "an address begins with a register of 32 or 64 bits",
+        ".shared .align 3 .b8 x[4];": ".align 3: an alignment is a power of two",
+        ".shared .b8 x[-4];": "x has a length of -4",
+        "mov.u32 %r1, " + "{" * 5000: "nested too deeply",
+    }.items(),
 )
 def test_operands_are_of_their_kinds(line, message):
     with pytest.raises(ptxsim.PtxError) as caught:

@@ -45,17 +45,11 @@ def test_memory_of_the_device_s_heap(compiled):
 
 @pytest.mark.parametrize(
     ("fault", "message"),
-    [
-        (
-            1,
-            r"out-of-bounds global store of 4 bytes at .*: 0 bytes past the end of memory of malloc \(16 bytes\)",
-        ),
-        (
-            2,
-            "out-of-bounds global load of 4 bytes at .*: 0 bytes into memory of malloc that was freed",
-        ),
-        (3, "free of global address 0x[0-9a-f]+: it has been freed already"),
-    ],
+    {
+        1: r"out-of-bounds global store of 4 bytes at .*: 0 bytes past the end of memory of malloc \(16 bytes\)",
+        2: "out-of-bounds global load of 4 bytes at .*: 0 bytes into memory of malloc that was freed",
+        3: "free of global address 0x[0-9a-f]+: it has been freed already",
+    }.items(),
 )
 def test_faults_with_memory_of_the_heap_are_found(compiled, fault, message):
     with pytest.raises(ptxsim.PtxsimError, match=message):

@@ -32,44 +32,32 @@ def refused(text: str, entry: str | None = None) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "not PTX: the text is empty"),
-        ("hello world\n", "PTX line 1: unexpected 'hello' at module level"),
-        (
-            ".version 42.0\n.target sm_90\n",
-            "PTX line 1: PTX version 42.0 is not known (known: 6.x to 9.x)",
+    ("message", "text"),
+    {
+        "not PTX: the text is empty": "",
+        "PTX line 1: unexpected 'hello' at module level": "hello world\n",
+        "PTX line 1: PTX version 42.0 is not known (known: 6.x to 9.x)": ".version 42.0\n.target sm_90\n",
+        "not PTX: no .version directive": ".target sm_90\n",
+        "not PTX: no .target directive": ".version 9.0\n",
+        "the PTX has no entry (.entry with a body)": HEADER,
+        "PTX line 2: no .target directive before .visible": ".version 9.0\n.visible .entry k() { ret; }\n",
+        "PTX line 7: the text ends in the middle of a statement": HEADER
+        + ".visible .entry k() {\nret;\n",
+        "parameter %a is a register; those of an .entry are": HEADER
+        + ".visible .entry k(.reg .b32 %a) {\nret;\n}\n",
+        "PTX line 9: expected ';', found 'ret'": entry("add.s32 %r1, %r2"),
+        "PTX line 8: register %r9 is not declared": entry("add.s32 %r1, %r9, 1;"),
+        "PTX line 8: no label nowhere": entry("bra nowhere;"),
+        "PTX line 8: %r1 is not a predicate register": entry("@%r1 bra x;"),
+        "PTX line 8: instruction frobnicate.b32 is not known": entry("frobnicate.b32 %r1, %r2;"),
+        "PTX line 8: modifier .strange of add.strange.s32 is not supported": entry(
+            "add.strange.s32 %r1, %r2, 1;"
         ),
-        (".target sm_90\n", "not PTX: no .version directive"),
-        (".version 9.0\n", "not PTX: no .target directive"),
-        (HEADER, "the PTX has no entry (.entry with a body)"),
-        (
-            ".version 9.0\n.visible .entry k() { ret; }\n",
-            "PTX line 2: no .target directive before .visible",
+        "multimem.ld_reduce.global.add.f32 is not known": entry(
+            "multimem.ld_reduce.global.add.f32 %f1, [%rd1];"
         ),
-        (
-            HEADER + ".visible .entry k() {\nret;\n",
-            "PTX line 7: the text ends in the middle of a statement",
-        ),
-        (
-            HEADER + ".visible .entry k(.reg .b32 %a) {\nret;\n}\n",
-            "parameter %a is a register; those of an .entry are",
-        ),
-        (entry("add.s32 %r1, %r2"), "PTX line 9: expected ';', found 'ret'"),
-        (entry("add.s32 %r1, %r9, 1;"), "PTX line 8: register %r9 is not declared"),
-        (entry("bra nowhere;"), "PTX line 8: no label nowhere"),
-        (entry("@%r1 bra x;"), "PTX line 8: %r1 is not a predicate register"),
-        (entry("frobnicate.b32 %r1, %r2;"), "PTX line 8: instruction frobnicate.b32 is not known"),
-        (
-            entry("add.strange.s32 %r1, %r2, 1;"),
-            "PTX line 8: modifier .strange of add.strange.s32 is not supported",
-        ),
-        (
-            entry("multimem.ld_reduce.global.add.f32 %f1, [%rd1];"),
-            "multimem.ld_reduce.global.add.f32 is not known",
-        ),
-        (entry("mov.u32 %r1, ` ;"), "PTX line 8: unexpected character '`'"),
-    ],
+        "PTX line 8: unexpected character '`'": entry("mov.u32 %r1, ` ;"),
+    }.items(),
 )
 def test_one_clear_line(text, message):
     assert message in refused(text)

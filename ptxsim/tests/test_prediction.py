@@ -180,37 +180,28 @@ ROUND = "add.u32 %r2, %r2, 1; setp.lt.u32 %q0, %r2, {}; @%q0 bra L;"
 
 @pytest.mark.parametrize(
     ("lines", "found"),
-    [
-        ("L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"), [2]),
-        ("shr.u32 %r6, %r0, 3; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r6"), [2]),
+    {
+        "L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"): [2],
+        "shr.u32 %r6, %r0, 3; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r6"): [2],
         # by threads of a block, each with its own part
-        ("mov.u32 %r2, %r4; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"), [2]),
-        ("L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0") + " st.global.u32 [%y2], %r1;", [2]),
+        "mov.u32 %r2, %r4; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"): [2],
+        "L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0") + " st.global.u32 [%y2], %r1;": [2],
         # no loop; a stride; what is stored; by block; out of memory
-        ("setp.lt.u32 %q0, %r2, %r0; @%q0 bra L; ld.global.u32 %r5, [%y2]; L:", []),
-        (
-            "L: mad.wide.u32 %y3, %r0, %r2, %y2; ld.global.u32 %r5, [%y3]; " + ROUND.format("%r0"),
-            [],
-        ),
-        ("L: st.global.u32 [%y2], %r0; " + ROUND.format("%r0"), []),
+        "setp.lt.u32 %q0, %r2, %r0; @%q0 bra L; ld.global.u32 %r5, [%y2]; L:": [],
+        "L: mad.wide.u32 %y3, %r0, %r2, %y2; ld.global.u32 %r5, [%y3]; " + ROUND.format("%r0"): [],
+        "L: st.global.u32 [%y2], %r0; " + ROUND.format("%r0"): [],
         # an address, and the size, of a copy
-        (
-            "mad.wide.u32 %y3, %r0, 4, %y2; L: cp.async.ca.shared.global [%r7], [%y3], 4; "
-            + ROUND.format("%r0"),
-            [],
-        ),
-        ("L: cp.async.ca.shared.global [%r7], [%y2], 4, %r0; " + ROUND.format("%r0"), [2]),
+        "mad.wide.u32 %y3, %r0, 4, %y2; L: cp.async.ca.shared.global [%r7], [%y3], 4; "
+        + ROUND.format("%r0"): [],
+        "L: cp.async.ca.shared.global [%r7], [%y2], 4, %r0; " + ROUND.format("%r0"): [2],
         # no whole number
-        (
-            "ld.param.f32 %r6, [n]; cvt.rzi.u32.f32 %r7, %r6; L: ld.global.u32 %r5, [%y2]; "
-            + ROUND.format("%r7"),
-            [],
-        ),
+        "ld.param.f32 %r6, [n]; cvt.rzi.u32.f32 %r7, %r6; L: ld.global.u32 %r5, [%y2]; "
+        + ROUND.format("%r7"): [],
         # half of a parameter
-        ("ld.param.u32 %r6, [q+4]; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r6"), []),
-        ("mov.u32 %r2, %r3; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"), []),
-        ("L: ld.global.u32 %r5, [%y2]; min.u32 %r6, %r5, %r0; " + ROUND.format("%r6"), []),
-    ],
+        "ld.param.u32 %r6, [q+4]; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r6"): [],
+        "mov.u32 %r2, %r3; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"): [],
+        "L: ld.global.u32 %r5, [%y2]; min.u32 %r6, %r5, %r0; " + ROUND.format("%r6"): [],
+    }.items(),
 )
 def test_arguments_that_count_trips(lines, found):
     assert trips(lines) == found

@@ -204,18 +204,17 @@ def test_surfaces(kernel):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"address": "repeat"},
-            "address = 'repeat' is not allowed; allowed: clamp, border, wrap, mirror",
-        ),
-        ({"address": "wrap"}, "goes with normalized coordinates only"),
-        ({"read": "normalized"}, "takes whole numbers of 8 or 16 bits, not float32"),
-        ({"dims": 3}, "have 2 dimensions, not 3"),
-        ({"components": 4}, r"components = 4 with data of shape \(6, 8\)"),
-        ({"cube": True}, "have 1 dimensions, not 2"),
-    ],
+    ("message", "options"),
+    {
+        "address = 'repeat' is not allowed; allowed: clamp, border, wrap, mirror": {
+            "address": "repeat"
+        },
+        "goes with normalized coordinates only": {"address": "wrap"},
+        "takes whole numbers of 8 or 16 bits, not float32": {"read": "normalized"},
+        "have 2 dimensions, not 3": {"dims": 3},
+        r"components = 4 with data of shape \(6, 8\)": {"components": 4},
+        "have 1 dimensions, not 2": {"cube": True},
+    }.items(),
 )
 def test_what_cannot_be_is_refused(options, message):
     with pytest.raises(ptxsim.PtxsimError, match=message):
@@ -316,23 +315,14 @@ def test_arrays_of_a_program(programs):
 
 @pytest.mark.parametrize(
     ("what", "said"),
-    [
-        (
-            "unset",
-            r"thread \(0, 0, 0\): read of global memory that nobody wrote \(.*cudaMallocArray at textures.cu",
-        ),
-        ("freed", r"thread \(0, 0, 0\): TextureArray\(.*cudaMallocArray at .* was freed"),
-        (
-            "race",
-            r"race between streams: cudaMemcpy2DToArrayAsync .* writes what kernel rotate, .* reads",
-        ),
-        (
-            "copy",
-            r"cudaErrorInvalidValue: 8 rows of 64 bytes at byte 4 of row 0; the array has 8 rows of 64 bytes",
-        ),
-        ("surface", r"a surface of an array that was made without cudaArraySurfaceLoadStore"),
-        ("filter", r"filter = 'linear' takes floats, or read = 'normalized', not int32"),
-    ],
+    {
+        "unset": r"thread \(0, 0, 0\): read of global memory that nobody wrote \(.*cudaMallocArray at textures.cu",
+        "freed": r"thread \(0, 0, 0\): TextureArray\(.*cudaMallocArray at .* was freed",
+        "race": r"race between streams: cudaMemcpy2DToArrayAsync .* writes what kernel rotate, .* reads",
+        "copy": r"cudaErrorInvalidValue: 8 rows of 64 bytes at byte 4 of row 0; the array has 8 rows of 64 bytes",
+        "surface": r"a surface of an array that was made without cudaArraySurfaceLoadStore",
+        "filter": r"filter = 'linear' takes floats, or read = 'normalized', not int32",
+    }.items(),
 )
 def test_wrong_use_of_arrays_in_a_program(programs, what, said):
     done = programs.run("textures", what, options=["-q"])
