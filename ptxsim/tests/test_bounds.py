@@ -8,7 +8,7 @@ import json
 
 import numpy as np
 import pytest
-from running import launch_options
+from running import fails, launch_options
 
 import ptxsim
 from ptxsim.cli import main
@@ -162,10 +162,10 @@ def test_another_kernel_s_ptx_is_refused(made):
     kernel, _, work = made("dot", 1, 32, [array(32), array(64), 4])
     function = sass.read(made.cubin, "dot")
     function.ptx = "\n".join("// nothing" for _ in function.ptx.splitlines())
-    with pytest.raises(PtxError, match="made from other PTX"):
+    with fails("made from other PTX", PtxError):
         bounds.compute(function, kernel.program, work, machines.find("h200"))
     function.ptx = None
-    with pytest.raises(PtxError, match="names no lines of its PTX; remedy: compile"):
+    with fails("names no lines of its PTX; remedy: compile", PtxError):
         bounds.compute(function, kernel.program, work, machines.find("h200"))
 
 
@@ -441,9 +441,8 @@ def test_the_command(made, tmp_path, capsys):
     )
     assert set(rough) == {"fma", "issue", "registers", "l2", "issue_model"}
     above, below = text.split("estimates, no bounds:")
-    assert "register banks" not in above and all(
-        name in below for name in ("L2 to SM", "issue cycles", "FMA pipe")
-    )
+    assert "register banks" not in above
+    assert all(name in below for name in ("L2 to SM", "issue cycles", "FMA pipe"))
     assert "of the instructions are executed is an estimate" in text
     assert main(["bounds", str(made.cubin), *OPTIONS, "--ptx", str(made.ptx), "--sms", "66"]) == 0
     assert "66 SMs" in capsys.readouterr().out

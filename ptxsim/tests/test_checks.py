@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from running import HEADER
+from running import HEADER, fails
 
 import ptxsim
 from ptxsim.check import intervals, races
@@ -102,9 +102,7 @@ def test_volatile_accesses_that_meet_are_noted(compiled, name, more, memory):
 def test_a_race_with_a_volatile_read_names_the_plain_store(compiled):
     source = (Path(__file__).parent / "kernels/checks.cu").read_text().splitlines()
     line = next(n for n, text in enumerate(source, 1) if "// the plain store" in text)
-    with pytest.raises(
-        ptxsim.PtxsimError, match=f"race: reads what .* writes at checks.cu:{line},"
-    ):
+    with fails(f"race: reads what .* writes at checks.cu:{line},"):
         launch(compiled, "volatile_and_plain")
 
 
@@ -120,7 +118,7 @@ def test_unwritten_global_memory_is_reported_when_it_is_read(compiled):
         return ptxsim.Array(np.full(512, np.nan, np.float32), "c", unwritten=True)
 
     message = r"scaled: checks\.cu:\d+: block .*: read of global memory that nobody wrote \(.*, 0 bytes into c\)"
-    with pytest.raises(ptxsim.PtxsimError, match=message):
+    with fails(message):
         launch(compiled, "scaled", 0.0, c=unwritten())
     launch(compiled, "scaled", 0.0)
     launch(compiled, "scaled", 0.0, c=unwritten(), checks=False)
@@ -145,11 +143,9 @@ def test_constants_are_set_or_missed(compiled):
         constants={"taps": taps, "preset": ptxsim.Array(np.zeros(2, np.float32))},
     )
     assert (launch.c[:64] == want - np.tile(np.float32([0.5, 0.25]), 32)).all()
-    with pytest.raises(ptxsim.PtxsimError, match=r"taps holds 12 bytes, not 16"):
+    with fails(r"taps holds 12 bytes, not 16"):
         launch(compiled, "convolve", grid=1, constants={"taps": np.zeros(4, np.float32)})
-    with pytest.raises(
-        ptxsim.PtxsimError, match=r"no constant or device variable 'tap'; the PTX has: .*taps"
-    ):
+    with fails(r"no constant or device variable 'tap'; the PTX has: .*taps"):
         launch(compiled, "convolve", grid=1, constants={"tap": taps})
 
 
@@ -186,9 +182,7 @@ def test_mbarriers_and_bulk_copies_are_no_shared_loads_or_stores(compiled):
     assert totals["l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum"] == 0
 
 
-BY_HAND = (
-    HEADER
-    + """.visible .entry k(.param .u64 out) {{
+BY_HAND = """.visible .entry k(.param .u64 out) {{
 .reg .b32 %r<9>, %t, %a, %b; .reg .b64 %x, %y; .reg .pred %p, %q; .shared .align 8 .b8 s[512];
 ld.param.u64 %x, [out]; mov.u32 %t, %tid.x; mov.u32 %b, %ctaid.x; mad.wide.u32 %x, %b, 4, %x;
 shl.b32 %a, %t, 2; mov.u32 %r8, s; add.u32 %a, %a, %r8;
@@ -196,7 +190,6 @@ st.shared.u32 [%a], 0; st.shared.u32 [%a+256], 0; bar.sync 0;
 {lines}
 ret; }}
 """
-)
 RACE = r"race: {} what thread \({}, 0, 0\) writes at PTX line \d+, without a barrier between"
 
 MATRIX = """setp.ge.u32 %p, %t, 32; @%p bra END; mad.lo.u32 %r1, %t, 16, %r8;
@@ -275,7 +268,7 @@ and.b32 %r3, %t, 3; setp.eq.u32 %p, %r3, 0; @%p ld.shared.u32 %r4, [%r2]; END:""
 )
 def test_accesses_by_hand(lines, message, lanes):
     """In two blocks of 64 threads, whose 128 words of shared memory, `s`, are zeros."""
-    done = ptxsim.load(BY_HAND.format(lines=lines)).launch(
+    done = ptxsim.load(HEADER + BY_HAND.format(lines=lines)).launch(
         2,
         64,
         [ptxsim.Array(np.zeros(2, np.int32))],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from running import HEADER, execute
+from running import HEADER, execute, fails
 
 import ptxsim
 
@@ -74,7 +74,7 @@ def test_parameters_in_registers(call, want):
     ],
 )
 def test_calls_that_do_not_fit_are_refused(call, message):
-    with pytest.raises(ptxsim.PtxsimError, match=message):
+    with fails(message):
         launch(f"st.param.b32 [m], 5; {call}", ".param .b32 m;", TWICE)
 
 

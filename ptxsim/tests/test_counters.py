@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from running import HEADER
+from running import HEADER, fails
 
 import ptxsim
 from ptxsim.count import bounds, wavefronts
@@ -95,11 +95,8 @@ def test_what_a_warp_touches_compared_with_sets(width):
 
 
 def count(lines: str, threads: int = 32, merge_loads: bool = True) -> Counters:
-    text = (
-        HEADER
-        + f""".visible .entry k(.param .u64 p) {{ .reg .b32 %r<20>, %t, %a; .reg .b64 %x; .reg .pred %q;
+    text = f"""{HEADER}.visible .entry k(.param .u64 p) {{ .reg .b32 %r<20>, %t, %a; .reg .b64 %x; .reg .pred %q;
         .reg .f32 %f<20>; .shared .align 16 .b8 s[4096]; mov.u32 %t, %tid.x; mov.u32 %a, s; {lines} ret; }}"""
-    )
     counters = Counters(merge_loads)
     ptxsim.load(text).launch(
         1, threads, [ptxsim.Array(np.zeros(4096, np.uint8))], observers=[counters], checks=False
@@ -286,9 +283,7 @@ def test_sums_grow_with_blocks_and_steps():
 
 def test_what_does_not_grow_linearly_is_refused_by_name():
     runs = {3: {"a": 10.0, "b": 0.0}, 4: {"a": 14.0, "b": 1.0}, 5: {"a": 18.0, "b": 4.0}}
-    with pytest.raises(
-        ptxsim.PtxsimError, match="b does not grow linearly: 0, 1 and 4 with 3, 4 and 5 steps"
-    ):
+    with fails("b does not grow linearly: 0, 1 and 4 with 3, 4 and 5 steps"):
         extrapolate(runs, blocks=2, to_steps=10, to_blocks=20)
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from running import fails
 
 from ptxsim.engine.device_memory import MAX_SPANS, OF_LAUNCH, DeviceMemory
-from ptxsim.errors import PtxsimError
 from ptxsim.interface import Kernel
 from ptxsim.machine.memory import GLOBAL_BASE
 from ptxsim.ptx.parser import parse
@@ -79,15 +79,13 @@ def test_what_nobody_wrote(memory, copy):
     a, b = START + 8192, START + 12288
     memory.allocated(a, 128, "source")
     memory.allocated(b, 128, "target")
-    with pytest.raises(
-        PtxsimError, match=r"read of global memory that nobody wrote .* 0 bytes into source"
-    ):
+    with fails(r"read of global memory that nobody wrote .* 0 bytes into source"):
         copy(b, a)
     memory.written(a, 64)
-    with pytest.raises(PtxsimError, match=r"nobody wrote .* 64 bytes into source"):
+    with fails(r"nobody wrote .* 64 bytes into source"):
         copy(b, a)
     copy(b, a, 16)
-    with pytest.raises(PtxsimError, match=r"nobody wrote .* 64 bytes into target"):
+    with fails(r"nobody wrote .* 64 bytes into target"):
         copy(a, b)  # the launch before wrote half of it
     memory.written(b, 4, pitch=8, rows=16)
     assert memory._unwritten[b] == [(b + at, b + at + 4) for at in range(68, 128, 8)]
@@ -116,5 +114,5 @@ def test_memory_of_a_launch(memory):
         "its own",
         "buffer",
     ]
-    with pytest.raises(PtxsimError, match="no room for"):
+    with fails("no room for"):
         memory.allocate(OF_LAUNCH, "too much")

@@ -1,8 +1,9 @@
 """The table of GPUs, and the one reading of an architecture's name."""
 
 import pytest
+from running import fails
 
-from ptxsim import PtxsimError, gpus
+from ptxsim import gpus
 from ptxsim.count import bounds, machines
 from ptxsim.count.occupancy import occupancy
 from ptxsim.ptx import sizes
@@ -13,13 +14,9 @@ def test_an_architecture_s_number():
         assert gpus.architecture(target) == gpus.number(target) == number
     for target in ("pascal", "sm_", "sm_9x", "90", "sm_90aa"):
         assert gpus.number(target) == 0
-        with pytest.raises(
-            PtxsimError, match=f"arch = '{target}' is not allowed; allowed: sm_ and a number"
-        ):
+        with fails(f"arch = '{target}' is not allowed; allowed: sm_ and a number"):
             gpus.architecture(target)
-    with pytest.raises(
-        PtxsimError, match=r"arch = 'sm_61': limits unknown; known: sm_75, sm_80, sm_86"
-    ):
+    with fails(r"arch = 'sm_61': limits unknown; known: sm_75, sm_80, sm_86"):
         gpus.limits_of("sm_61")
 
 
@@ -44,7 +41,7 @@ def test_the_rates_of_an_h100_are_its_own():
         3350,
         4800,
     )
-    with pytest.raises(PtxsimError, match="the rates of the NVIDIA L4 are not known"):
+    with fails("the rates of the NVIDIA L4 are not known"):
         machines.of_gpu(gpus.find("l4"))
 
 

@@ -9,6 +9,7 @@ import signal
 
 import numpy as np
 import pytest
+from running import fails
 
 import ptxsim
 from ptxsim.cli import main
@@ -53,7 +54,7 @@ def entry(body: str, parameters: str = "", before: str = "") -> str:
     }.items(),
 )
 def test_operands_are_of_their_kinds(line, message):
-    with pytest.raises(ptxsim.PtxError) as caught:
+    with pytest.raises(ptxsim.ptxsim.PtxError) as caught:
         ptxsim.load(entry(line + "\nret;"))
     text = str(caught.value)
     assert message in text and len(text.splitlines()) == 1
@@ -133,7 +134,7 @@ sust.b.2d.v2.b32.trap [%a1, {%r1, %r2}], {%r1}; | takes 2 values
 @pytest.mark.parametrize("row", UNKNOWN.strip().splitlines())
 def test_forms_that_are_not_emulated_are_refused(row):
     line, message = row.replace("F4", F4).replace("R4", R4).split(" | ")
-    with pytest.raises(ptxsim.PtxError) as caught:
+    with pytest.raises(ptxsim.ptxsim.PtxError) as caught:
         ptxsim.load(entry(line + "\nret;", ".param .u32 p"))
     assert str(caught.value).startswith("PTX line 6: ") and message in str(caught.value)
 
@@ -148,7 +149,7 @@ def test_every_instruction_states_its_operands():
 
 
 def test_operands_of_code_that_is_not_reached_are_checked():
-    with pytest.raises(ptxsim.PtxError, match="PTX line 10: operand 2 of ld"):
+    with fails("PTX line 10: operand 2 of ld", ptxsim.PtxError):
         ptxsim.load(
             entry("ret;") + "\n.visible .entry other() {\n.reg .b32 %r;\nld.global.u32 %r, 3; }",
             "k",
@@ -167,9 +168,7 @@ def test_the_end_of_a_function_returns(end):
 
 
 def test_an_initialiser_that_is_too_long():
-    with pytest.raises(
-        ptxsim.PtxError, match="PTX line 4: x holds 2 elements, but is initialised with 3"
-    ):
+    with fails("PTX line 4: x holds 2 elements, but is initialised with 3", ptxsim.PtxError):
         ptxsim.load(entry("ret;", before=".global .u32 x[2] = {1, 2, 3};\n"))
 
 
@@ -195,16 +194,14 @@ def test_an_initialiser_that_is_too_long():
 )
 def test_sizes_are_checked_before_anything_runs(body, options, message):
     kernel = ptxsim.load(entry(body + "trap;"))
-    with pytest.raises(ptxsim.PtxsimError, match=message):
+    with fails(message):
         kernel.launch(**{"grid": 1, "block": 32, "args": [], **options})
 
 
 def test_memory_is_checked(monkeypatch):
     monkeypatch.setattr(sizes, "available_bytes", lambda: 1 << 20)
     kernel = ptxsim.load(entry("trap;", ".param .u64 p"))
-    with pytest.raises(
-        ptxsim.PtxsimError, match=r"k: 32 threads together: .* needed, 1 MiB are available"
-    ):
+    with fails(r"k: 32 threads together: .* needed, 1 MiB are available"):
         kernel.launch(1, 32, [ptxsim.Array(np.zeros(1 << 20, np.uint8))])
 
 
@@ -212,9 +209,7 @@ def test_a_grid_that_costs_too_much_is_refused_after_its_first_blocks():
     """The grid runs if a higher limit allows it."""
     kernel = ptxsim.load(entry("mov.u32 %r1, 1;\nret;"))
     limits = {"lanes": 64}
-    with pytest.raises(
-        ptxsim.PtxsimError, match=r"about 6\.4e\+04 thread-instructions .*first 2 of 1000 blocks"
-    ):
+    with fails(r"about 6\.4e\+04 thread-instructions .*first 2 of 1000 blocks"):
         kernel.launch(1000, 32, [], limits=ptxsim.Limits(thread_instructions=63_999, **limits))
     kernel.launch(1000, 32, [], limits=ptxsim.Limits(thread_instructions=64_000, **limits))
 
@@ -294,17 +289,14 @@ def test_a_full_device(path, capsys):
 
 def test_a_special_register_that_is_not_supported_is_named():
     kernel = ptxsim.load(HEAD + ".visible .entry k() { .reg .b32 %r; mov.u32 %r, %envreg9; ret; }")
-    with pytest.raises(ptxsim.PtxsimError, match=r"^special register %envreg9 is not supported$"):
+    with fails(r"^special register %envreg9 is not supported$"):
         kernel.launch(1, 32, [])
 
 
 @pytest.mark.parametrize("value", [5, 2.5])
 def test_a_struct_is_no_number(value):
     kernel = ptxsim.load(HEAD + ".visible .entry k(.param .align 4 .b8 k_param_0[24]) { ret; }")
-    with pytest.raises(
-        ptxsim.PtxsimError,
-        match=rf"argument 0 = {value} is a number, but .* is a struct of 24 bytes",
-    ):
+    with fails(rf"argument 0 = {value} is a number, but .* is a struct of 24 bytes"):
         kernel.launch(1, 32, [value])
     kernel.launch(1, 32, [bytes(24)])
 
@@ -315,9 +307,8 @@ def test_a_long_name_is_reported_by_its_beginning():
     name = f"_Z4gemmI{argument * 200}EvPf"
     kernel = ptxsim.load(HEAD + f".visible .entry {name}(.param .u64 p) {{ ret; }}")
     assert len(kernel.name) > 2000 and len(kernel.title) <= 120
-    assert kernel.title.startswith("gemm<cute::Layout, cute::Layout") and kernel.title.endswith(
-        "...>"
-    )
+    assert kernel.title.startswith("gemm<cute::Layout, cute::Layout")
+    assert kernel.title.endswith("...>")
     with pytest.raises(ptxsim.PtxsimError) as error:
         kernel.launch(1, 32, [])
     assert len(str(error.value)) < 200
@@ -326,7 +317,5 @@ def test_a_long_name_is_reported_by_its_beginning():
 def test_dynamic_parallelism_is_reported_as_that():
     text = ".extern .func (.param .b64 r) cudaGetParameterBufferV2 (.param .b64 a);\n.visible .entry k() {\n"
     text += "{ .param .b64 p; .param .b64 r; call.uni (r), cudaGetParameterBufferV2, (p); } ret; }"
-    with pytest.raises(
-        ptxsim.PtxsimError, match=r"cudaGetParameterBufferV2 is called: kernels that launch others"
-    ):
+    with fails(r"cudaGetParameterBufferV2 is called: kernels that launch others"):
         ptxsim.load(HEAD + text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from running import fails
 
 import ptxsim
 
@@ -52,7 +53,7 @@ def test_memory_of_the_device_s_heap(compiled):
     }.items(),
 )
 def test_faults_with_memory_of_the_heap_are_found(compiled, fault, message):
-    with pytest.raises(ptxsim.PtxsimError, match=message):
+    with fails(message):
         run(compiled, "heap", 1, 128, np.zeros(2048, np.int32), X, fault)
 
 
@@ -71,9 +72,9 @@ def test_a_grid_that_synchronises(compiled, lanes):
 def test_a_grid_that_cannot_synchronise_is_refused(compiled):
     kernel = compiled("libraries.cu", "grid_sync")
     args = [ptxsim.Array(np.zeros(1, np.int32)), ptxsim.Array(np.zeros(1, np.int32)), 0]
-    with pytest.raises(ptxsim.PtxsimError, match="5000 blocks do not run at a time: a GPU of 132"):
+    with fails("5000 blocks do not run at a time: a GPU of 132"):
         kernel.launch(5000, 64, args)
-    with pytest.raises(ptxsim.PtxsimError, match="all of its blocks must run"):
+    with fails("all of its blocks must run"):
         kernel.launch(10, 64, args, blocks=[1])
 
 

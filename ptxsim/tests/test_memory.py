@@ -5,11 +5,10 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from running import HEADER, fails
 
 import ptxsim
 from ptxsim.instructions.memory import swaps
-
-HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 
 
 def run(
@@ -155,9 +154,8 @@ def test_float_atomics_and_cas():
         "red.global.add.f64 [%out+8], 0d3FE0000000000000;"
     )
     got = run(lines, data, np.zeros(4, np.float32))
-    assert (
-        got[0] == data.sum() and got.view(np.uint32)[1] == 6 and got[2:].view(np.float64)[0] == 16.0
-    )
+    assert got[0] == data.sum() and got.view(np.uint32)[1] == 6
+    assert got[2:].view(np.float64)[0] == 16.0
 
 
 def test_sums_of_halves_by_atomics():
@@ -242,7 +240,7 @@ def test_cp_async_group_that_is_not_waited_for():
         cp.async.ca.shared.global [%r0], [%x0], 4; cp.async.commit_group;
         cp.async.ca.shared.global [%r0+128], [%x0], 4; cp.async.commit_group;
         cp.async.wait_group 1; ld.shared.b32 %r1, [%r0]; ld.shared.b32 %r1, [%r0+128];"""
-    with pytest.raises(ptxsim.PtxsimError, match="read before the wait"):
+    with fails("read before the wait"):
         run(
             lines,
             np.zeros(64, np.uint32),
@@ -262,19 +260,16 @@ def test_a_source_size_of_zero_reads_nothing():
 
 
 def test_parameters_of_many_types():
-    text = (
-        HEADER
-        + """
+    text = f"""{HEADER}
         .visible .entry k(.param .u8 a, .param .s16 b, .param .f32 c, .param .f64 d, .param .align 8 .b8 e[16],
-                          .param .u64 out) {
+                          .param .u64 out) {{
         .reg .b32 %r<4>; .reg .b64 %x<4>; .reg .f32 %f; .reg .f64 %d;
         ld.param.u64 %x0, [out]; ld.param.u8 %r0, [a]; ld.param.s16 %r1, [b];
         ld.param.f32 %f, [c]; ld.param.f64 %d, [d];
-        ld.param.v2.b32 {%r2, %r3}, [e+8]; mov.b64 %x1, e; ld.param.b32 %x2, [%x1+4];
+        ld.param.v2.b32 {{%r2, %r3}}, [e+8]; mov.b64 %x1, e; ld.param.b32 %x2, [%x1+4];
         st.global.b32 [%x0], %r0; st.global.b32 [%x0+4], %r1; st.global.f32 [%x0+8], %f; st.global.b32 [%x0+12], %r2;
         st.global.f64 [%x0+16], %d; st.global.b32 [%x0+24], %r3; st.global.b32 [%x0+28], %x2;
-        ret; }"""
-    )
+        ret; }}"""
     out = ptxsim.Array(np.zeros(8, np.int32))
     ptxsim.load(text).launch(1, 32, [200, -5, 1.5, 2.25, np.array([1, 2, 3, 4], np.int32), out])
     got = out.numpy()
@@ -304,10 +299,10 @@ def test_base_registers_that_point_below_the_start(space):
 
 @pytest.mark.parametrize(("address", "where"), [(0, "in no allocation"), (2**63, "in no space")])
 def test_null_and_wild_pointers(address, where):
-    with pytest.raises(ptxsim.PtxsimError, match=where):
+    with fails(where):
         run(f"mov.b64 %x0, {address}; st.u32 [%x0], 1;", np.zeros(1), np.zeros(1))
 
 
 def test_memory_between_arrays_belongs_to_nobody():
-    with pytest.raises(ptxsim.PtxsimError, match="past the end of in"):
+    with fails("past the end of in"):
         run("st.global.u8 [%out+-1], 1;", np.zeros(4, np.uint8), np.zeros(4, np.uint8), threads=1)

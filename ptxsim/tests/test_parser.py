@@ -146,10 +146,8 @@ def test_inlined_locations():
 def test_scopes_have_their_own_names():
     lines = "{ .reg .b32 t; mov.u32 t, 1; { .reg .b32 t; mov.u32 t, 2; } mov.u32 %r1, t; L: bra M; M: }\n{ L: bra L; }"
     code = parse(entry(lines)).functions["k"].code
-    assert (
-        code[0].operands[0] is code[2].operands[1]
-        and code[1].operands[0] is not code[0].operands[0]
-    )
+    assert code[0].operands[0] is code[2].operands[1]
+    assert code[1].operands[0] is not code[0].operands[0]
 
 
 def test_reading_goes_on_where_optional_parts_are_missing():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from running import fails
 
 import ptxsim
 from ptxsim.cli import main
@@ -224,10 +225,8 @@ def test_a_large_count_of_trips_is_shortened(ptx_text):
     data = floats(32 * 40, 32 * 640)
     found = ptxsim.predict(kernel, 40, 32, [*data, 10_000_000])
     assert found.totals[LOADED] == 40 * 4 * 10_000_000
-    assert (
-        found.over == (2, (128, 192, 256))
-        and ptxsim.predict(kernel, 40, 32, [*data, 100]).over is None
-    )
+    assert found.over == (2, (128, 192, 256))
+    assert ptxsim.predict(kernel, 40, 32, [*data, 100]).over is None
 
 
 def test_blocks_of_a_persistent_kernel_differ_in_their_number_of_tiles(ptx_text):
@@ -240,9 +239,7 @@ def test_blocks_of_a_persistent_kernel_differ_in_their_number_of_tiles(ptx_text)
     # two blocks with two of the tiles, and six with one
     more = ptxsim.predict(kernel, 8, 32, [*data, 2000])
     assert more.totals == kernel.count(8, 32, [*data, 2000]).totals() and more.sampled == 5
-    with pytest.raises(
-        ptxsim.PtxsimError, match=r"blocks \(2, 0, 0\) and \(1, 0, 0\).* do not do the same"
-    ):
+    with fails(r"blocks \(2, 0, 0\) and \(1, 0, 0\).* do not do the same"):
         ptxsim.predict(kernel, 4, 32, [*data, 100])
 
 
@@ -255,10 +252,8 @@ def test_sectors_of_a_persistent_kernel_are_those_of_all_blocks(ptx_text, grid):
     k = 1600
     args = [*floats(16 * 32, 4 * k * 32, 4 * k * 32), k, k]
     found = ptxsim.predict(kernel, grid, 32, args, by_instruction=True)
-    assert (
-        found.over == (3, (128, 192, 256))
-        and found.work.counts["sectors"] == 2 * 4 * k * 32 * 4 / 32
-    )
+    assert found.over == (3, (128, 192, 256))
+    assert found.work.counts["sectors"] == 2 * 4 * k * 32 * 4 / 32
 
 
 def test_warps_are_not_parted_in_long_loops(ptx_text):
@@ -280,7 +275,7 @@ def test_warps_are_not_parted_in_long_loops(ptx_text):
     ],
 )
 def test_what_does_not_lead_to_the_launch_s_own_is_refused(ptx_text, entry, over, message):
-    with pytest.raises(ptxsim.PtxsimError, match=message):
+    with fails(message):
         ptxsim.predict(
             ptxsim.load(ptx_text, entry), 40, 32, [*floats(32 * 40, 32 * 640), 16], over=over
         )
@@ -329,7 +324,7 @@ def test_operands_of_wgmma_and_textures(compiled):
 )
 def test_why_it_cannot(ptx_text, entry, reason):
     arrays = [ptxsim.Array(np.zeros(3200, np.float32)), ptxsim.Array(np.zeros(3200, np.int32))]
-    with pytest.raises(ptxsim.PtxsimError, match=reason) as caught:
+    with fails(reason) as caught:
         ptxsim.predict(ptxsim.load(ptx_text, entry), 100, 32, [*arrays, 50])
     assert "\n" not in str(caught.value) and "run the whole grid" in str(caught.value)
 
@@ -394,5 +389,5 @@ def test_blocks_that_wait_for_others_are_predicted_from_whole_launches(tmp_path)
     assert found.work.executed == pytest.approx(work.executed)
     assert found.work.counts["sectors"] == pytest.approx(work.counts["sectors"])
     wrong = prediction.Sample({**small[1].arguments}, (*small[1].work[:4], 500), small[1].area)
-    with pytest.raises(ptxsim.PtxsimError, match="follows from the others"):
+    with fails("follows from the others"):
         prediction.predict_from(kernel, large, [small[0], wrong, *small[2:]])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 
 import pytest
+from running import fails
 
 import ptxsim
 from ptxsim.errors import PtxError
@@ -72,9 +73,8 @@ def test_a_listing_kept_next_to_a_cubin_is_read_as_long_as_it_is_that_cubin_s(cu
     copy.write_bytes(copy.read_bytes() + b" ")  # another file
     assert sass.read(copy, "merged").instructions == found["merged"].instructions
     copy.with_suffix(".sass").write_bytes(b"\xff")
-    assert (
-        sass.listing(copy) != kept and sass.listing(copy).splitlines()[1:] == kept.splitlines()[1:]
-    )
+    assert sass.listing(copy) != kept
+    assert sass.listing(copy).splitlines()[1:] == kept.splitlines()[1:]
 
 
 def test_shared_accesses_by_line_and_width(cubin):
@@ -266,11 +266,8 @@ def test_faults_are_one_clear_line(cubin, tmp_path, entry, kept, words):
         path.write_bytes(data[: int(len(data) * kept)] or b"not a cubin")
     with pytest.raises(PtxError) as caught:
         sass.read(path, entry)
-    assert (
-        "\n" not in str(caught.value)
-        and words in str(caught.value)
-        and path.name in str(caught.value) + "both.cubin"
-    )
+    assert "\n" not in str(caught.value) and words in str(caught.value)
+    assert path.name in str(caught.value) + "both.cubin"
 
 
 def test_without_nvdisasm_a_remedy_is_named(cubin, tmp_path, monkeypatch):
@@ -278,7 +275,7 @@ def test_without_nvdisasm_a_remedy_is_named(cubin, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     unread = tmp_path / "unread.cubin"
     unread.write_bytes(cubin.read_bytes())
-    with pytest.raises(PtxError, match=r"no nvdisasm.*remedy"):
+    with fails(r"no nvdisasm.*remedy", PtxError):
         sass.read(unread, "merged")
 
 
@@ -308,12 +305,9 @@ def test_setmaxnreg_that_ptxas_ignored_does_nothing(tmp_path, bound, kept):
             pytest.skip(str(error))
         raise
     if kept:
-        with pytest.raises(
-            ptxsim.PtxsimError, match=r"deadlock: setmaxnreg\.inc waits for registers"
-        ):
+        with fails(r"deadlock: setmaxnreg\.inc waits for registers"):
             kernel.launch(1, 384, [])
     else:
         notes = kernel.launch(1, 384, []).notes
-        assert len(notes) == 2 and all(
-            "ptxas ignored it, the machine code has no USETMAXREG" in n for n in notes
-        )
+        assert len(notes) == 2
+        assert all("ptxas ignored it, the machine code has no USETMAXREG" in n for n in notes)

@@ -9,13 +9,12 @@ import re
 import ml_dtypes
 import numpy as np
 import pytest
-from running import HEADER, KERNELS
+from running import HEADER, KERNELS, fails
 
 import ptxsim
 from ptxsim import Array, TensorMap
 from ptxsim.arguments import parse_argument
 from ptxsim.cli import main
-from ptxsim.errors import PtxsimError
 
 
 @pytest.fixture
@@ -182,7 +181,7 @@ def test_a_store_reads_only_what_lies_inside_its_tensor(kernel, swizzle, missing
         launch()
         assert (c.numpy()[:, :20] == tile[:9, :20]).all()
     else:
-        with pytest.raises(PtxsimError, match=message):
+        with fails(message):
             launch()
 
 
@@ -382,7 +381,7 @@ FAULTS = {
 )
 def test_faults_are_found(kernel, monkeypatch, run, fault):
     monkeypatch.setattr("ptxsim.engine.scheduler.IDLE", 500)
-    with pytest.raises(PtxsimError, match=FAULTS[run][fault]):
+    with fails(FAULTS[run][fault]):
         run(kernel, fault)
 
 
@@ -395,13 +394,13 @@ def test_a_grid_that_no_device_holds_at_once_is_reported(kernel, monkeypatch):
     monkeypatch.setattr("ptxsim.engine.scheduler.IDLE", 500)
     monkeypatch.setattr("ptxsim.ptx.sizes.SMS", 1)
     message = "32 of the grid's 40 blocks run side by side here, and a block may wait for"
-    with pytest.raises(PtxsimError, match=message):
+    with fails(message):
         fix_up(kernel, blocks=40, limits=ptxsim.Limits(lanes=64))
 
 
 def test_counters_of_such_grids_are_not_predicted(kernel):
     x = Array(np.zeros((40, 4, 64), np.float32), "in")
-    with pytest.raises(PtxsimError, match="a block waits here for what others write"):
+    with fails("a block waits here for what others write"):
         ptxsim.predict(kernel("fix_up"), 40, 64, [x, x, x, x, 0])
 
 
@@ -421,9 +420,7 @@ def test_a_box_smaller_than_its_tile_is_noted(kernel):
     assert notes(TILE) == ()
 
 
-ROWS = (
-    HEADER
-    + """.visible .entry k(.param .align 64 .b8 map[128]) {{
+ROWS = """.visible .entry k(.param .align 64 .b8 map[128]) {{
 .reg .b64 %m; .reg .b32 %t, %a, %c, %r, %z, %v<4>; .reg .pred %p; .shared .align 1024 .b8 s[2048];
 .shared .align 8 .b8 bar[8];
 mov.b64 %m, map; cvta.param.u64 %m, %m; mov.u32 %t, %tid.x; mov.u32 %z, 0;
@@ -437,7 +434,6 @@ and.b32 %r, %t, 7; shr.u32 %c, %t, 3; mov.u32 %a, s; mad.lo.u32 %a, %r, 128, %a;
 add.u32 %r, %r, {first}; and.b32 %r, %r, 7; xor.b32 %c, %c, %r; mad.lo.u32 %a, %c, 16, %a;
 ld.shared.v4.b32 {{%v0, %v1, %v2, %v3}}, [%a+{at}]; ret; }}
 """
-)
 
 
 @pytest.mark.parametrize(
@@ -449,7 +445,7 @@ def test_rows_of_a_box_that_begins_within_the_pattern(at, first, noted):
     the box to begin with.
     """
     taken = TensorMap(Array(np.zeros((8, 64), np.uint16), "A"), (8, 64), swizzle=128)
-    notes = ptxsim.load(ROWS.format(at=at, first=first)).launch(1, 32, [taken]).notes
+    notes = ptxsim.load(HEADER + ROWS.format(at=at, first=first)).launch(1, 32, [taken]).notes
     assert len(notes) == noted and all(
         "reads a swizzled box as if the pattern began with it" in note
         and "begins in row 1 of the pattern" in note
@@ -513,10 +509,10 @@ def test_clusters_that_the_launch_asks_for(kernel, lanes):
     ],
 )
 def test_clusters_that_cannot_be_are_refused(kernel, cluster, message):
-    with pytest.raises(PtxsimError, match=message):
+    with fails(message):
         kernel("places").launch((4, 6), 32, [Array(np.zeros(120, np.int32))], cluster=cluster)
     other = r"a cluster of \(4, 1, 1\) does not fit its __cluster_dims__ \(2, 1, 1\)"
-    with pytest.raises(PtxsimError, match=other):
+    with fails(other):
         kernel("swap").launch(4, 32, [A, A, 0], cluster=4)
 
 
@@ -563,14 +559,14 @@ A = Array(np.zeros((64, 64), np.float16), "A")
     ],
 )
 def test_maps_that_the_driver_refuses_are_refused(options, message):
-    with pytest.raises(PtxsimError, match=f"tensor map of A: {message}"):
+    with fails(f"tensor map of A: {message}"):
         TensorMap(A, **options)
 
 
 def test_a_map_of_a_misaligned_array_is_refused(kernel):
     taken = TensorMap(Array(np.zeros((64, 64), np.float16), "A", offset=8), (8, 64))
     message = r"tensor map of A: its address 0x[0-9a-f]* is not aligned to 16 bytes"
-    with pytest.raises(PtxsimError, match=message):
+    with fails(message):
         fetched(kernel, taken, (0, 0))
 
 
@@ -584,7 +580,7 @@ def test_a_map_of_a_misaligned_array_is_refused(kernel):
     }.items(),
 )
 def test_copies_that_do_not_fit_their_map_are_found(kernel, options, message):
-    with pytest.raises(PtxsimError, match=message):
+    with fails(message):
         fetched(kernel, TensorMap(A, (8, 64), swizzle=128), (0, 0), **options)
 
 
@@ -670,7 +666,7 @@ def test_lines_of_ptx(line, message):
     if message is None:
         assert run().notes == ()
     else:
-        with pytest.raises(PtxsimError, match=message):
+        with fails(message):
             run()
 
 
@@ -691,13 +687,13 @@ def test_what_nobody_wrote_may_be_sent_and_not_used(at, message):
         counters, name = kernel.count(1, 32, [out]), "smsp__inst_executed_op_shared_st.sum"
         assert "st.async is left out" in counters.at_least()[name] and not counters.totals()[name]
     else:
-        with pytest.raises(PtxsimError, match=message):
+        with fails(message):
             kernel.launch(1, 32, [out])
 
 
 def test_a_box_that_is_larger_than_its_memory_is_found(kernel):
     args = [Array(np.zeros(1024, np.uint8), "out"), TensorMap(A, (16, 64)), 0, 0, 0, 1024, 2048, 0]
-    with pytest.raises(PtxsimError, match=r"out-of-bounds shared cp.async store of 2048 bytes"):
+    with fails(r"out-of-bounds shared cp.async store of 2048 bytes"):
         kernel("box_2d").launch(1, 64, args, shared_bytes=1024)
 
 
@@ -760,7 +756,7 @@ def test_a_tensor_map_on_the_command_line(kernel, tmp_path, capsys):
     }.items(),
 )
 def test_wrong_tensor_maps_on_the_command_line(argument, message):
-    with pytest.raises(PtxsimError, match=message):
+    with fails(message):
         parse_argument(argument, 0)
 
 
@@ -782,10 +778,10 @@ def test_a_map_that_the_device_makes(kernel, at):
 
 def test_faults_of_a_map_that_the_device_makes(kernel):
     stride = "tensor map of memory: a stride of 10 bytes; allowed: multiples of 16"
-    with pytest.raises(PtxsimError, match=stride):
+    with fails(stride):
         made(kernel, fault=1)
     beyond = r"out-of-bounds global cp\.async load of .* bytes past the end of A"
-    with pytest.raises(PtxsimError, match=beyond):
+    with fails(beyond):
         made(kernel, rows=44)
 
 

@@ -40,9 +40,8 @@ def test_warnings_of_nvcc_are_shown(written, capsys):
     except Exception as error:  # without a compiler
         pytest.skip(str(error))
     (line,) = capsys.readouterr().err.splitlines()
-    assert (
-        line.startswith("ptxsim: nvcc: ") and '"unused" was declared but never referenced' in line
-    )
+    assert line.startswith("ptxsim: nvcc: ")
+    assert '"unused" was declared but never referenced' in line
     compile_ptx(written(WARNED.replace("int unused;", "")))
     assert not capsys.readouterr().err
 
