@@ -317,3 +317,70 @@ def test_shared_memory_begins_where_the_architecture_puts_it(compiled, arch, wan
     out = ptxsim.Array(np.zeros(6, np.uint32))
     compiled("alignment.cu", "places", arch).launch(1, 256, [out], shared_bytes=4096)
     assert out.numpy().tolist() == want
+
+
+# Each memory check: a planted fault is reported, with its kernel, line, block and thread;
+# without it all is well
+
+
+# What the message must say of each kernel
+PLANTED = {
+    "global_bounds": r"out-of-bounds global store of 4 bytes .* 0 bytes past the end of a \(256 bytes\)",
+    "shared_bounds": r"out-of-bounds shared store of 4 bytes at shared address 0x500: 0 bytes past the end",
+    "local_bounds": r"out-of-bounds local load of 4 bytes",
+    "misaligned": r"misaligned 16-byte store at global address 0x2000",
+    "unwritten": r"read of shared memory that nobody wrote \(shared address 0x414, 20 bytes into s\)",
+    "race_raw": r"race: reads what thread \(63, 0, 0\) writes at faults.cu:\d+, without a barrier between",
+    "race_war": r"race: reads what thread \(63, 0, 0\) writes at faults.cu:\d+",
+    "race_waw": r"race: writes what thread \(32, 0, 0\) writes",
+    "warp_race": r"race: reads what thread \(16, 0, 0\) writes",
+    "deadlock": r"deadlock: barrier 1 .* thread \(32, 0, 0\) waits at another barrier at faults.cu:\d+",
+    "split_barrier": r"barrier reached by part of a warp here, by the other part at faults.cu:\d+",
+    "early_read": r"read before the wait: a cp.async of thread \(63, 0, 0\)",
+    "copy_race": r"race: reads what thread \(63, 0, 0\) writes",
+    "pipeline": r"race: reads what thread \(63, 0, 0\) writes",
+    "endless": r"more than 20,000 instructions executed: an endless loop, or a long one",
+    "assert": r"assertion `a\[threadIdx.x\] != 17 \|\| n == 0` failed at .*faults.cu:\d+ in void assert_bad",
+    "trap": r"trap$",
+    "dynamic_bounds": r"out-of-bounds shared store of 4 bytes at shared address 0x504: 4 bytes past the end",
+}
+# The thread that it names is the first but in these.
+THREADS = {"global_bounds": 63, "shared_bounds": 63, "local_bounds": 32, "unwritten": 58}
+THREADS |= {"split_barrier": 1, "assert": 17, "trap": 3, "dynamic_bounds": 16}
+INTEGER = ("local_bounds", "endless", "assert", "trap")
+
+
+def planted(compiled, name: str, **options):
+    kernel = compiled("faults.cu", name)
+    dtype = np.int32 if name.rsplit("_", 1)[0] in INTEGER else np.float32
+    array = ptxsim.Array(np.arange(64, dtype=dtype), "a")
+    options.setdefault("shared_bytes", 256 if name.startswith("dynamic") else 0)
+    kernel.launch(1, 64, [array, 64], limits=ptxsim.Limits(steps=20_000), **options)
+    return array.numpy()
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_fault_names_its_thread(compiled, name):
+    with pytest.raises(ptxsim.PtxsimError) as caught:
+        planted(compiled, f"{name}_bad")
+    text, place = str(caught.value), rf"{name}_bad: faults\.cu:\d+(, called from faults\.cu:\d+)?"
+    assert re.fullmatch(f".*{PLANTED[name]}.*", text), text
+    thread = rf"block \(0, 0, 0\), thread \({THREADS.get(name, 0)}, 0, 0\)"
+    assert re.match(f"{place}: {thread}: ", text), text
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_the_kernel_without_the_fault_runs(compiled, name):
+    planted(compiled, f"{name}_good")
+
+
+@pytest.mark.parametrize("name", ["race_raw", "race_war", "race_waw", "warp_race", "unwritten"])
+def test_checks_can_be_switched_off(compiled, name):
+    planted(compiled, f"{name}_bad", checks=False)
+
+
+def test_results_of_clean_kernels(compiled):
+    x = np.arange(64, dtype=np.float32)
+    assert (planted(compiled, "race_raw_good") == x[::-1]).all()
+    assert (planted(compiled, "early_read_good") == x[::-1]).all()
+    assert (planted(compiled, "pipeline_good") == 64 * x[::-1]).all()

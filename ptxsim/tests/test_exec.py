@@ -4,6 +4,7 @@ them is reported.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -12,6 +13,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 from exec_programs import PROGRAMS, Programs, alive, children, left, wait_for
@@ -559,3 +561,80 @@ def test_a_device_for_python(programs, tmp_path):
         "ptxsim.device() within another one, or under `ptxsim exec`",
     ], done.stderr
     assert "out-of-bounds global load of 4 bytes" in done.stderr and left(programs.folder) == []
+
+
+# `ptxsim exec` of programs as they are: graphs, repeats, function pointers, libraries, and what
+# CI reads
+
+
+def test_graphs_by_capture_and_by_nodes(programs):
+    done = programs.run("graphs")
+    assert done.stdout.splitlines() == [
+        "0 calls while captured",
+        "5 nodes, 2 calls, 93",  # y = 0 + 3 * 31, whichever launch of the two
+        "155",
+        "217, no error",
+        "cudaErrorStreamCaptureUnsupported",
+    ], done.stderr
+    assert "6 launches of 2 kernels" in done.stderr and "no faults, 1 other error" in done.stderr
+
+
+def test_each_kernel_and_shape_is_checked_once(programs):
+    done, found = programs.report("repeats", options=["--once", "--leak-check"])
+    assert done.returncode == 0, done.stderr
+    # 6 * 2 / 2 / 3 by function pointers; 5 + 2 steps of the first 32, 2 of the others
+    assert done.stdout.splitlines() == ["2", "9 8", "ended", "1 0"]
+    checked = [launch for launch in found["launches"] if launch["checked"]][:-2]
+    shapes = [f"{launch['title']} {launch['block'][0]}" for launch in checked]
+    assert shapes == ["apply 32", "apply_at 32", "step 32", "step 64", "copy 32"]
+    # a copy of what has not changed is not made again
+    again = [launch["left_out"] for launch in found["launches"] if launch["title"] == "copy"]
+    assert again == [False, True, True, False, True]
+    assert "--once left out 3 of copy: an earlier launch had the same arguments" in done.stderr
+    assert all((each["counters"] is not None) == each["checked"] for each in found["launches"])
+    assert sum("emulation measures no time" in note for note in found["notes"]) == 1
+    assert [note for note in found["notes"] if "not freed" in note] == [
+        "not freed when the program ended: 1,000 bytes of cudaMalloc at repeats.cu:26, allocated 1 times"
+    ]
+
+
+def test_a_race_on_a_lock_shows_in_one_of_two_orders(programs):
+    first, both = (programs.run("repeats", options=["--orders", n]) for n in "12")
+    assert first.returncode == 0 and both.returncode == 1, both.stderr
+    assert first.stdout == both.stdout
+    assert "note: first: with blocks and threads in the opposite order" in both.stderr
+    race = r"race in global memory: .* block \(1, 0, 0\), .* in the opposite order\)"
+    assert len(re.findall(race, both.stderr)) == 1
+
+
+def test_once_with_a_sample_runs_later_launches_in_part(programs):
+    _, report = programs.report("gemm", "64", options=["--once", "--sample", "4"])
+    (only,) = report["launches"]
+    assert (only["checked"], only["sampled"], only["blocks_run"]) == (True, False, 16)
+
+
+def test_libraries_do_what_those_of_cuda_do(programs):
+    done = programs.run("epilogues")
+    assert done.stdout.splitlines() == ["0 wrong", "0 differ"], done.stderr
+
+
+def test_places_in_optimised_host_code(programs):
+    done = programs.run("optimised")
+    assert "allocation 1 (cudaMalloc at optimised.cu:6)" in done.stderr, done.stderr
+
+
+def test_reports_for_ci(programs, tmp_path):
+    xml, sarif = tmp_path / "tests.xml", tmp_path / "faults.sarif"
+    options = ["--junit", str(xml), "--sarif", str(sarif), "--accept", "race=planted"]
+    done = programs.run("faults", options=options)
+    assert done.returncode == 1
+    suite = ElementTree.parse(xml).getroot()
+    cases = {case.get("name"): case.find("failure") is not None for case in suite}
+    # the races are accepted, not what is out of bounds
+    assert list(cases.values()) == [False, False, True, False]
+    assert (suite.get("tests"), suite.get("failures")) == ("4", "1")
+    (run,) = json.loads(sarif.read_text())["runs"]
+    bounds = run["results"][0]
+    place = bounds["locations"][0]["physicalLocation"]
+    assert bounds["ruleId"] == "bounds"
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("faults.cu", 28)

@@ -306,3 +306,139 @@ def test_null_and_wild_pointers(address, where):
 def test_memory_between_arrays_belongs_to_nobody():
     with fails("past the end of in"):
         run("st.global.u8 [%out+-1], 1;", np.zeros(4, np.uint8), np.zeros(4, np.uint8), threads=1)
+
+
+# No state space coincides with another: a pointer that is used in the wrong one is a fault that
+# says so
+
+
+HEAD = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u32 n) {
+    .reg .pred %p<8>; .reg .b32 %r<32>; .reg .b64 %d<16>;
+    .shared .align 16 .b8 s[512];
+    .local .align 16 .b8 a[64];
+    ld.param.u64 %d1, [out];
+    mov.u32 %r1, s;
+    mov.u64 %d2, s;
+    cvta.shared.u64 %d3, %d2;
+    mov.u64 %d4, a;
+    cvta.local.u64 %d5, %d4;
+    mov.u32 %r2, 9;
+    st.shared.u32 [s], %r2;
+    st.local.u32 [a], %r2;
+    st.global.u32 [%d1+4], %r2;
+"""
+CUT = "cvt.u32.u64 %r4, {};"
+WRONG = {
+    "generic shared, cut": (CUT.format("%d3") + "ld.shared.u32 %r3, [%r4];", "generic address of shared memory cut"),
+    "generic shared, whole": ("ld.shared.u32 %r3, [%d3];", "shared memory must stand"),
+    "generic local, cut": (CUT.format("%d5") + "ld.local.u32 %r3, [%r4];", "generic address of local memory cut to 32"),
+    "local as shared": (CUT.format("%d5") + "ld.shared.u32 %r3, [%r4];", "generic address of local memory cut to 32"),
+    "global, cut": (CUT.format("%d1") + "ld.shared.u32 %r3, [%r4];", "address of global memory cut to 32 bits"),
+    "shared as generic": ("ld.u32 %r3, [%d2];", "an offset in shared memory, not a generic address"),
+    "generic shared as global": ("ld.global.u32 %r3, [%d3];", "a generic address of shared memory"),
+    "generic local as global": ("st.global.u32 [%d5], %r2;", "a generic address of local memory"),
+    "store, too": (CUT.format("%d3") + "st.shared.u32 [%r4], %r2;", "cut to 32 bits: __cvta_generic_to_shared"),
+    "atomic": (CUT.format("%d3") + "red.shared.add.u32 [%r4], %r2;", "generic address of shared memory cut to 32"),
+}  # fmt: skip
+RIGHT = {
+    "generic": "ld.u32 %r3, [%d3];",
+    "back again": "cvta.to.shared.u64 %d6, %d3; cvt.u32.u64 %r4, %d6; ld.shared.u32 %r3, [%r4];",
+    "an offset": "ld.shared.u32 %r3, [%r1];",
+    "an offset in 64 bits": "ld.shared.u32 %r3, [%d2];",
+    "local": "ld.u32 %r3, [%d5];",
+    "local, back again": "cvta.to.local.u64 %d6, %d5; ld.local.u32 %r3, [%d6];",
+    "global": "cvta.global.u64 %d6, %d1; ld.u32 %r3, [%d6+4];",
+    "asked for": "isspacep.shared::cta %p1, %d3; selp.b32 %r3, 9, 0, %p1;",
+    "rank": "getctarank.u64 %r4, %d3; add.u32 %r3, %r4, 9;",
+}  # fmt: skip
+
+
+def launch(body):
+    out = ptxsim.Array(np.zeros(64, np.uint32), "out")
+    ptxsim.load(f"{HEAD}\n{body}\nst.global.u32 [%d1], %r3;\nret;\n}}\n").launch(1, 1, [out, 1])
+    return int(out.numpy()[0])
+
+
+@pytest.mark.parametrize(("body", "message"), WRONG.values(), ids=WRONG)
+def test_a_pointer_in_the_wrong_space_is_a_fault(body, message):
+    with pytest.raises(ptxsim.KernelFault, match=f"out-of-bounds .*{message}"):
+        launch(body)
+
+
+@pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT)
+def test_a_pointer_in_its_own_space_is_silent(body):
+    assert launch(body) == 9
+
+
+# Loops that retry a compare-and-swap: the threads of a word do at once what they stand for
+
+
+SOURCE = """
+template <class T> __device__ T as(unsigned long long bits);
+template <> __device__ double as(unsigned long long bits) { return __longlong_as_double(bits); }
+template <> __device__ long long as(unsigned long long bits) { return bits; }
+__device__ unsigned long long bits(double x) { return __double_as_longlong(x); }
+__device__ unsigned long long bits(long long x) { return x; }
+template <class T, class F> __device__ T until_swapped(T* to, F f) {
+    unsigned long long *p = reinterpret_cast<unsigned long long*>(to), old = *p, expected;
+    do {
+        expected = old;
+        old = atomicCAS(p, expected, bits(f(as<T>(expected))));
+    } while (old != expected);
+    return as<T>(old);
+}
+template <class T, class F> __device__ T while_(T* to, T value, F f) {
+    unsigned long long *p = reinterpret_cast<unsigned long long*>(to), old = *p, expected;
+    while (f(value, as<T>(old))) {
+        expected = old;
+        if ((old = atomicCAS(p, expected, bits(value))) == expected) break;
+    }
+    return as<T>(old);
+}
+#define KERNEL(name, T, call)                                      \\
+    extern "C" __global__ void name(T* to, const T* from, T* found) { \\
+        const int i = threadIdx.x + blockIdx.x * blockDim.x;       \\
+        const T value = from[i];                                   \\
+        found[i] = call;                                           \\
+    }
+KERNEL(add, double, until_swapped(to, [=](double old) { return old + value; }))
+KERNEL(add_whole, long long, until_swapped(to, [=](long long old) { return old + value; }))
+KERNEL(sub, double, until_swapped(to, [=](double old) { return old - value; }))
+KERNEL(mul, double, until_swapped(to, [=](double old) { return old * value; }))
+KERNEL(least, long long, while_(to, value, [](long long x, long long y) { return x < y; }))
+KERNEL(most, double, while_(to, value, [](double x, double y) { return x > y; }))
+KERNEL(other, double, until_swapped(to, [=](double old) { return 0.5 * old + value; }))
+KERNEL(after_all, double, until_swapped(to, [=](double old) { return value - old; }))
+"""
+UPDATES = {
+    "add": lambda old, v: old + v,
+    "add_whole": lambda old, v: old + v,
+    "sub": lambda old, v: old - v,
+    "mul": lambda old, v: old * v,
+    "least": min,
+    "most": max,
+    # These are done one after the other.
+    "other": lambda old, v: 0.5 * old + v,
+    "after_all": lambda old, v: v - old,
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_threads_that_retry_come_one_after_the_other(built, name):
+    kernel = ptxsim.load(built(SOURCE), name)
+    dtype = np.int64 if name in ("add_whole", "least") else np.float64
+    values = (np.arange(96) * 7 % 97 / 64 + 1).astype(dtype)
+    # Each thread changes what those before it left.
+    expected = [dtype(3 if name == "least" else 1)]
+    for value in values:
+        expected.append(dtype(UPDATES[name](expected[-1], value)))
+    to = ptxsim.Array(np.array(expected[:1]), "to")
+    found = ptxsim.Array(np.zeros(96, dtype), "found")
+    done = kernel.launch(3, 32, [to, ptxsim.Array(values, "from"), found])
+    assert to.numpy()[0] == expected[-1]
+    assert (found.numpy() == np.array(expected[:-1])).all()
+    assert (done.steps < 100) == (name not in ("other", "after_all"))
