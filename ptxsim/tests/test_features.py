@@ -214,9 +214,9 @@ def test_a_grid_that_synchronises(compiled, lanes):
 def test_a_grid_that_cannot_synchronise_is_refused(compiled):
     kernel = compiled("libraries.cu", "grid_sync")
     args = [ptxsim.Array(np.zeros(1, np.int32)), ptxsim.Array(np.zeros(1, np.int32)), 0]
-    with fails("5000 blocks do not computed at a time: a GPU of 132"):
+    with fails("5000 blocks do not run at a time: a GPU of 132"):
         kernel.launch(5000, 64, args)
-    with fails("all of its blocks must computed"):
+    with fails("all of its blocks must run"):
         kernel.launch(10, 64, args, blocks=[1])
 
 
