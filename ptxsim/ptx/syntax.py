@@ -241,11 +241,8 @@ class Module:
 
     version: tuple[int, ...]
     target: str
-    address_size: int
     variables: dict[str, Variable]
     functions: dict[str, Function]
-    files: dict[int, str]
-    pragmas: list[str]
     # Linking checks operands once for all entries.
     operands_checked: bool = False
 
