@@ -38,7 +38,6 @@ from ..ptx.sizes import Dim3
 from ..ptx.syntax import Address, Instruction, Register, registers_of
 from .bounds import SECTOR, Traffic, Work
 from .counters import Counters, Stats, at_least, named
-from .extrapolation import EXACT, NotLinearError, extrapolate
 from .trip_counts import trip_counts
 
 # Values that are tried in turn for a count of trips: the least, and the step from it.
@@ -73,8 +72,43 @@ OF_INSTRUCTION = (
 OF_TRAFFIC = ("lines", "block_sectors", "sectors")
 
 
+# Two counts are equal within this relative tolerance.
+EXACT = 1e-9
+
+
 class BlocksDifferError(PtxsimError):
     """A few blocks do not predict the others."""
+
+
+class NotLinearError(PtxsimError):
+    """Counts do not grow linearly with the number of steps."""
+
+
+def extrapolate(runs: Mapping[int, Mapping[str, float]], to_steps: int) -> dict[str, float]:
+    """Return the sums of a launch with `to_steps` steps of its loop, from those of three or more
+    by their number of steps. A name that a launch lacks counts as 0 there.
+
+    Where a step costs the same each time, a sum is a + b * steps. Two launches give a and b; each
+    further one must agree with their prediction. Only sums grow so: a ratio is made of sums
+    afterwards. Raises `NotLinearError` that names the first sum that does not grow linearly.
+    """
+    few, more, *others = sorted(runs)
+    names = dict.fromkeys(name for steps in (few, more, *others) for name in runs[steps])
+
+    def predicted(name: str, steps: int) -> float:
+        first, second = runs[few].get(name, 0.0), runs[more].get(name, 0.0)
+        slope = (second - first) / (more - few)
+        return first - slope * few + slope * steps
+
+    for steps in others:
+        for name in names:
+            first, second, counted = (runs[n].get(name, 0.0) for n in (few, more, steps))
+            if abs(predicted(name, steps) - counted) > EXACT * abs(counted):
+                raise NotLinearError(
+                    f"{name} does not grow linearly: {first:,.0f}, {second:,.0f} and {counted:,.0f} with "
+                    f"{few}, {more} and {steps} steps"
+                )
+    return {name: predicted(name, to_steps) for name in names}
 
 
 @dataclass(frozen=True)
@@ -410,7 +444,7 @@ def predict(
     `over`: the place of a whole-number argument by which the work of each block grows linearly (k
     of a matrix product, say), and three or more smaller values in steps of one size: it is run with
     these, and what the launch's own value counts follows from them; all of them must lie on one
-    line (`count/extrapolation.py`). Without it, a large argument that does no more than count trips
+    line (`extrapolate`). Without it, a large argument that does no more than count trips
     of loops (`count/trip_counts.py`) is shortened so, where the counts lie on a line.
 
     `by_instruction`: the result has `counters` and `work`, too. Of what a launch reads from DRAM,
@@ -567,7 +601,7 @@ class _Predictor:
         """
         ran = {value: self.of_grid(self._with(index, value), classes) for value in values}
         sums = {value // step: counts for value, (counts, _) in ran.items()}
-        added = extrapolate(sums, 1, int(self.args[index]) // step, 1)
+        added = extrapolate(sums, int(self.args[index]) // step)
         return added, max(sampled for _, sampled in ran.values())
 
     @cached_property

@@ -23,7 +23,7 @@ from ..check.waits import swaps, unseen, waits
 from ..check.wraps import Wraps
 from ..instructions import registry
 from ..instructions.memory import STACK
-from ..instructions.special import special_value
+from ..instructions.move import special_value
 from ..instructions.wmma import ELEMENT
 from ..machine.accesses import Accesses
 from ..machine.async_copies import Copies

@@ -24,10 +24,10 @@ from ..errors import EMULATOR_FAILED, PtxsimError
 from ..machine import faults
 from ..ptx.compiler import tool
 from ..ptx.sources import require_writable, write_whole
-from . import build, ci, elf, supervisor
+from . import build, elf, supervisor
 from .options import ORDERS, Options, add_options, number, whole
 from .options import TYPES as COMMON
-from .records import LaunchRecord, counted, load, short, table
+from .records import LaunchRecord, counted, junit, load, sarif, short, table
 
 # Records of these kinds are errors, in addition to faults.
 ERRORS = ("api_error", "unsupported", "host_fault", "lost", "internal")
@@ -220,9 +220,9 @@ def _reports(
     errors = [record["text"] for record in outcome.records if record["kind"] in ERRORS]
     reports: dict[Path, str] = {}
     if given.junit is not None:
-        reports[given.junit] = ci.junit(launches, errors)
+        reports[given.junit] = junit(launches, errors)
     if given.sarif is not None:
-        reports[given.sarif] = ci.sarif(launches, errors)
+        reports[given.sarif] = sarif(launches, errors)
     if given.report is not None:
         calls = [record for record in outcome.records if record["kind"] == "library"]
         content = {

@@ -20,7 +20,7 @@ from ..interface import Kernel
 from ..machine.clusters import in_clusters
 from ..machine.launch import Limits
 from ..ptx import polling, sass
-from . import textures
+from .allocations import prepare_textures, used_textures
 from .emulation import Emulation, Launch, Run
 from .host_order import HostOrder
 from .modules import Loaded, Modules
@@ -86,7 +86,7 @@ class Launches:
         if touched is not None and early is not None:
             touched.watch_early()
         chosen, blocks = self._choose(launch)
-        textures.prepare(self.memory)
+        prepare_textures(self.memory)
         began, ns, self.under_way = time.perf_counter(), device.ns, called
         done = self.repeats.find(launch) if self.options.once and not chosen else None
         watch = touched or (Touched(self.memory) if self.options.once else None)
@@ -103,7 +103,7 @@ class Launches:
             run.faults += self._too_early(kernel, early, touched)
         self.count += 1
         self.shapes |= {launch.shape} if chosen else set()
-        fetched, stored = textures.used(self.memory)
+        fetched, stored = used_textures(self.memory)
         record = LaunchRecord(
             process=self.process,
             number=self.count,

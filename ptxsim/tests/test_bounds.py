@@ -19,8 +19,8 @@ from ptxsim.count import register_banks as issue
 from ptxsim.count.counters import Counters
 from ptxsim.count.occupancy import occupancy
 from ptxsim.errors import PtxError, PtxsimError
+from ptxsim.interface import prepare
 from ptxsim.ptx import sass, sizes, syntax
-from ptxsim.ptx.loading import prepare
 from ptxsim.ptx.sass import Instruction
 from ptxsim.ptx.types import TYPES
 

@@ -11,7 +11,7 @@ from running import HEADER, fails
 import ptxsim
 from ptxsim.count import bounds, wavefronts
 from ptxsim.count.counters import LOWER_BOUNDS, POLLS, Counters, named
-from ptxsim.count.extrapolation import extrapolate
+from ptxsim.count.prediction import extrapolate
 from ptxsim.exec import records
 from ptxsim.ptx.sass import assemble
 
@@ -274,18 +274,15 @@ def test_executions_and_requests():
     ]
 
 
-def test_sums_grow_with_blocks_and_steps():
+def test_sums_grow_with_steps():
     runs = {3: {"a": 10.0}, 4: {"a": 14.0, "b": 2.0}, 5: {"a": 18.0, "b": 4.0}}
-    assert extrapolate(runs, blocks=2, to_steps=10, to_blocks=20) == {
-        "a": 20 * (5 + 2 * 7),
-        "b": 20 * 7,
-    }
+    assert extrapolate(runs, to_steps=10) == {"a": 10 + 4 * 7, "b": 2 * 7}
 
 
 def test_what_does_not_grow_linearly_is_refused_by_name():
     runs = {3: {"a": 10.0, "b": 0.0}, 4: {"a": 14.0, "b": 1.0}, 5: {"a": 18.0, "b": 4.0}}
     with fails("b does not grow linearly: 0, 1 and 4 with 3, 4 and 5 steps"):
-        extrapolate(runs, blocks=2, to_steps=10, to_blocks=20)
+        extrapolate(runs, to_steps=10)
 
 
 def test_a_ratio_follows_from_the_sums_of_the_large_launch():
@@ -299,7 +296,7 @@ def test_a_ratio_follows_from_the_sums_of_the_large_launch():
     runs = {steps: count(text.replace("STEPS", str(steps))) for steps in (3, 4, 5, 50)}
     ratio = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio"
     small = {steps: runs[steps].sums() for steps in (3, 4, 5)}
-    found = named(extrapolate(small, blocks=1, to_steps=50, to_blocks=1))
+    found = named(extrapolate(small, to_steps=50))
     assert found == runs[50].totals()
     assert runs[3].totals()[ratio] == pytest.approx(128 * 4 / (32 + 4 * 3))
     assert found[ratio] == pytest.approx(128 * 51 / (32 + 4 * 50))
