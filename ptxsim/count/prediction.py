@@ -313,7 +313,7 @@ def decides(
     while before != (len(known), len(spaces)):
         before = len(known), len(spaces)
         for i in program.code:
-            effect = i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS
+            effect = not registry.is_elementwise(i)
             addresses = [operand for operand in i.operands if isinstance(operand, Address)]
             if i.predicate in known and effect and i.opcode not in PURE:
                 return i
