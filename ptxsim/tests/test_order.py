@@ -90,9 +90,8 @@ def test_wrong_forms_are_reported_and_right_ones_are_not(faults, name, form, lan
 def test_a_texture_does_not_see_what_the_launch_writes(faults, form):
     given = numbers(96)
     found = faults("fetched", 1, 96, [numbers(96), given, ptxsim.Texture(given, 1), form])
-    assert len(found) == (form > 0) and all(
-        "reads through the read-only cache (a texture) what" in f for f in found
-    )
+    assert len(found) == (form > 0)
+    assert all("reads through the read-only cache (a texture) what" in f for f in found)
 
 
 def handed_over(faults, flag=0, writer=0, form=0, lanes=16_384):
@@ -148,14 +147,11 @@ def test_many_releases_of_a_flag_are_taken_together(faults, monkeypatch, name, f
     assert faults("count_up", 4, 32, args)
 
 
-LOCKS = (
-    HEADER
-    + """.visible .entry k(.param .u64 data, .param .u64 locks) {{
+LOCKS = """.visible .entry k(.param .u64 data, .param .u64 locks) {{
 .reg .b64 %d, %l; .reg .b32 %t, %v; .reg .pred %p; ld.param.u64 %d, [data]; ld.param.u64 %l, [locks];
 mov.u32 %t, %tid.x; {which} mad.wide.u32 %d, %t, 4, %d; mad.wide.u32 %l, %t, 4, %l;
 AGAIN: atom.acquire.gpu.global.cas.b32 %v, [%l], 0, 1; setp.ne.u32 %p, %v, 0; @%p bra AGAIN;
 ld.global.u32 %v, [%d]; add.u32 %v, %v, 1; st.global.u32 [%d], %v; {free} }}"""
-)
 
 
 @pytest.mark.parametrize("lanes", [32, 16_384])
@@ -173,7 +169,7 @@ ld.global.u32 %v, [%d]; add.u32 %v, %v, 1; st.global.u32 [%d], %v; {free} }}"""
 def test_a_lock_of_each_lane_or_of_several(free, right, which, lanes):
     """Two blocks of 16 threads count under locks: one for each thread of both, for 8, or for all."""
     data, locks = numbers(32), numbers(32)
-    kernel = ptxsim.load(LOCKS.format(which=which, free=free))
+    kernel = ptxsim.load(HEADER + LOCKS.format(which=which, free=free))
     limits = ptxsim.Limits(lanes=lanes)
     done = kernel.launch(2, 16, [data, locks], stop_at_first=False, limits=limits)
     assert (not done.faults) == right, done.faults
@@ -204,10 +200,8 @@ def test_a_tensor_map_is_seen_after_its_fences(faults, form, lacks):
 
 
 def test_a_shuffle_from_outside_of_its_mask_is_noted(faults):
-    assert (
-        faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 0]) == []
-        and faults.notes == ()
-    )
+    assert faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 0]) == []
+    assert faults.notes == ()
     assert faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 1]) == []
     (note,) = faults.notes
     assert re.search(
@@ -279,9 +273,8 @@ def test_a_release_orders_within_its_scope_until_another_store(left, taken, betw
     done = ptxsim.load(text.replace("{awaited}", awaited)).launch(
         3, 32, [numbers(1), numbers(1)], stop_at_first=False
     )
-    assert (not done.faults) == right and all(
-        re.search(ACROSS, str(fault)) for fault in done.faults
-    )
+    assert (not done.faults) == right
+    assert all(re.search(ACROSS, str(fault)) for fault in done.faults)
 
 
 @pytest.mark.parametrize("lanes", [32, 16_384])
@@ -322,28 +315,22 @@ def test_a_release_orders_within_its_scope_until_another_store(left, taken, betw
     ],
 )
 def test_atomics_of_block_scope_race_with_other_blocks(first, second, blocks, right, lanes):
-    text = (
-        HEADER
-        + f""".visible .entry k(.param .u64 data) {{
+    text = f"""{HEADER}.visible .entry k(.param .u64 data) {{
 .reg .b64 %d; .reg .b32 %b, %v; .reg .pred %p; ld.param.u64 %d, [data]; mov.u32 %b, %ctaid.x;
 setp.ne.u32 %p, %b, 0; @%p bra OTHERS; {first} exit; OTHERS: {second} exit;
 }}"""
-    )
     limits = ptxsim.Limits(lanes=lanes)
     done = ptxsim.load(text).launch(blocks, 32, [numbers(1)], stop_at_first=False, limits=limits)
-    assert (not done.faults) == right and all(
-        "one of the two is of block scope" in str(fault) for fault in done.faults
-    )
+    assert (not done.faults) == right
+    assert all("one of the two is of block scope" in str(fault) for fault in done.faults)
 
 
-IN_CLUSTERS = (
-    HEADER
-    + """.visible .entry k(.param .u64 data, .param .u64 flag) .explicitcluster .reqnctapercluster 2, 2, 1 {
+IN_CLUSTERS = f"""{HEADER}.visible .entry k(.param .u64 data, .param .u64 flag) .explicitcluster
+.reqnctapercluster 2, 2, 1 {{
 .reg .b64 %d, %f; .reg .b32 %b, %c, %v; .reg .pred %p; ld.param.u64 %d, [data]; ld.param.u64 %f, [flag];
 mov.u32 %b, %tid.x; setp.ne.u32 %p, %b, 0; @%p exit; mov.u32 %b, %ctaid.x; mov.u32 %c, %ctaid.y;
 mad.lo.u32 %b, %c, 4, %b; setp.eq.u32 %p, %b, 0; @%p bra FIRST; setp.ne.u32 %p, %b, READER; @%p exit;
-SECOND exit; FIRST: WRITE exit; }"""
-)
+SECOND exit; FIRST: WRITE exit; }}"""
 STORE = "st.global.u32 [%d], 7;"
 WAIT = "A: ld.{}.global.u32 %v, [%f]; setp.eq.u32 %p, %v, 0; @%p bra A; {} ld.global.u32 %v, [%d];"
 CLUSTER_CASES = {
@@ -434,17 +421,14 @@ def test_a_wait_is_ordered_after_the_first_release_that_ends_it(first, right):
 
 def test_a_flag_of_a_byte_may_be_negative():
     """The wait ends with -1, of which the byte says 255."""
-    text = (
-        HEADER
-        + """.visible .entry k(.param .u64 data, .param .u64 flag) {
+    text = f"""{HEADER}.visible .entry k(.param .u64 data, .param .u64 flag) {{
 .reg .b64 %d, %f; .reg .b32 %b, %t, %v; .reg .b16 %h, %i; .reg .pred %p;
 ld.param.u64 %d, [data]; ld.param.u64 %f, [flag]; mov.u32 %b, %ctaid.x;
 mov.u32 %t, %tid.x; setp.ne.u32 %p, %t, 0; @%p exit; setp.eq.u32 %p, %b, 1; @%p bra SECOND;
 st.global.u32 [%d], 7; mov.b16 %h, -1; st.release.gpu.global.b8 [%f], %h; exit;
 SECOND: ld.acquire.gpu.global.s8 %i, [%f]; setp.ne.s16 %p, %i, -1; @%p bra SECOND;
 ld.global.u32 %v, [%d]; exit;
-}"""
-    )
+}}"""
     assert not ptxsim.load(text).launch(2, 32, [numbers(1), numbers(1)], stop_at_first=False).faults
 
 
@@ -458,24 +442,21 @@ def test_a_wait_for_one_mbarrier_is_none_for_another(copies, awaited, read, righ
     def each(text):
         return "".join(text.format(i=i, at=8 * i, to=16 * i) for i in range(copies))
 
-    text = (
-        HEADER
-        + f""".visible .entry k(.param .u64 from) {{
+    text = f"""{HEADER}.visible .entry k(.param .u64 from) {{
 .reg .b64 %x; .reg .b32 %t, %v; .reg .pred %p, %q; .shared .align 16 .b8 s[512]; .shared .align 8 .b8 m[256];
 ld.param.u64 %x, [from]; mov.u32 %t, %tid.x; setp.ne.u32 %p, %t, 0; @%p bra MADE;
 {each("mbarrier.init.shared.b64 [m+{at}], 1;")} fence.mbarrier_init.release.cluster;
 {
-            each('''mbarrier.arrive.expect_tx.shared.b64 _, [m+{at}], 16;
+        each('''mbarrier.arrive.expect_tx.shared.b64 _, [m+{at}], 16;
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s+{to}], [%x], 16, [m+{at}];''')
-        }
+    }
 MADE: bar.sync 0; setp.ge.u32 %p, %t, 32; @%p bra OTHERS;
 {
-            each("W{i}: mbarrier.try_wait.parity.shared.b64 %q, [m+{at}], 0; @!%q bra W{i};")
-        } bar.sync 1; exit;
+        each("W{i}: mbarrier.try_wait.parity.shared.b64 %q, [m+{at}], 0; @!%q bra W{i};")
+    } bar.sync 1; exit;
 OTHERS: mbarrier.try_wait.parity.shared.b64 %q, [m+{8 * awaited}], 0; @!%q bra OTHERS;
 ld.shared.u32 %v, [s+{16 * read}]; bar.sync 1; exit;
 }}"""
-    )
     found = ptxsim.load(text).launch(1, 64, [numbers(4)], stop_at_first=False).faults
     assert right == (not found) and all(
         "reads what a bulk copy writes at" in str(fault) for fault in found
@@ -488,9 +469,7 @@ def test_another_block_may_hand_on_what_a_warp_did_in_shared_memory(right):
     that.
     """
     wait = "A: ld.acquire.gpu.global.u32 %v, [%f]; setp.eq.u32 %p, %v, 0; @%p bra A;"
-    text = (
-        HEADER
-        + f""".visible .entry k(.param .u64 flags) {{
+    text = f"""{HEADER}.visible .entry k(.param .u64 flags) {{
 .reg .b64 %f; .reg .b32 %b, %t, %v; .reg .pred %p; .shared .align 4 .b8 s[4];
 ld.param.u64 %f, [flags]; mov.u32 %b, %ctaid.x; mov.u32 %t, %tid.x;
 rem.u32 %v, %t, 32; setp.ne.u32 %p, %v, 0; @%p exit; setp.eq.u32 %p, %b, 1; @%p bra OTHER;
@@ -501,6 +480,5 @@ ld.shared.u32 %v, [s]; exit;
 OTHER: setp.eq.u32 %p, %t, 32; @%p exit; {wait if right else ""}
 st.release.gpu.global.u32 [%f+4], 1; exit;
 }}"""
-    )
     found = ptxsim.load(text).launch(2, 64, [numbers(2)], stop_at_first=False).faults
     assert right == (not found) and all(re.search(WITHIN, str(fault)) for fault in found), found
