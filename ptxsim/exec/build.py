@@ -42,6 +42,7 @@ LIBRARIES = (
     Library("cudart", ("cudart.cpp", "textures.cpp"), ("cuda_runtime_api.h",), ("cuda",)),
     Library("cublas", ("cublas.cpp",), (), ("cuda",)),
     Library("cublasLt", ("cublaslt.cpp",), (), ("cuda",)),
+    Library("nvrtc", ("nvrtc.cpp",), ()),
 )
 
 
@@ -67,6 +68,12 @@ def include_folder() -> Path:
     raise PtxError(
         "no CUDA headers, which the stand-ins are compiled with; remedy: pip install './ptxsim[nvcc]' or a toolkit"
     )
+
+
+def library_folders() -> list[Path]:
+    """Return the folders of libraries next to nvcc, which may have those that need no GPU."""
+    home = tool("nvcc").resolve().parent.parent
+    return [folder for folder in (home / "lib", home / "lib64") if folder.is_dir()]
 
 
 def cuda_version(include: Path) -> int:

@@ -342,14 +342,6 @@ def nvcc(arguments: Sequence[str]) -> int:
         added += ["-gencode", GENCODE.format("90a")]
     if lacks("-code", "--gpu-code"):
         arguments = as_gencode(arguments)
-    libraries = [
-        build.standins(),
-        *(
-            p
-            for p in (compiler.resolve().parent.parent / n for n in ("lib", "lib64"))
-            if p.is_dir()
-        ),
-    ]
-    added += [f"-L{path}" for path in libraries]
+    added += [f"-L{path}" for path in (build.standins(), *build.library_folders())]
     headers = ["-Xcompiler", f"-idirafter,{INCLUDE}"] if INCLUDE.is_dir() else []
     return subprocess.run([str(compiler), *added, *headers, *arguments]).returncode

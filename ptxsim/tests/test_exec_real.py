@@ -11,6 +11,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from ptxsim.exec import build
+
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux", reason="stand-ins are shared libraries of Linux"
 )
@@ -78,6 +80,14 @@ def test_once_with_a_sample_runs_later_launches_in_part(programs, tmp_path):
 def test_libraries_do_what_those_of_cuda_do(programs):
     done = programs.run("epilogues")
     assert done.stdout.splitlines() == ["0 wrong", "0 differ"], done.stderr
+
+
+def test_a_kernel_that_nvrtc_compiles_to_machine_code(programs):
+    if not any(path for folder in build.library_folders() for path in folder.glob("libnvrtc.so.*")):
+        pytest.skip("NVRTC is not installed next to nvcc")
+    done = programs.run("nvrtc")
+    assert done.stdout == "NVRTC_ERROR_COMPILATION: 93\n", done.stderr
+    assert "1 launch of 1 kernel" in done.stderr and "no faults" in done.stderr
 
 
 def test_places_in_optimised_host_code(programs):
