@@ -18,7 +18,7 @@ import pytest
 from exec_programs import PROGRAMS, Programs, alive, children, left, wait_for
 
 from ptxsim.errors import PtxError, PtxsimError
-from ptxsim.exec import fatbin
+from ptxsim.exec import build, fatbin
 from ptxsim.exec.emulation import Emulation
 from ptxsim.exec.options import matches
 from ptxsim.ptx.compiler import tool
@@ -254,6 +254,14 @@ def test_calls_that_are_not_there(programs):
         ("cudaIpcOpenEventHandle", "16"),
         ("cudaMallocMipmappedArray", "19"),
     ]
+
+
+def test_calls_of_graphics_are_linked_and_missing():
+    if not (build.include_folder() / "cuda_gl_interop.h").is_file():
+        pytest.skip("the toolkit has no headers of OpenGL's interoperation")
+    library = build.standins() / "libcudart.so"
+    listed = subprocess.run(["nm", "-D", library], capture_output=True, text=True, check=True)
+    assert " T cudaGraphicsGLRegisterBuffer@" in listed.stdout
 
 
 # options
