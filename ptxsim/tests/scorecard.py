@@ -27,6 +27,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 RACY = re.compile(r"atomicBug|guardBug|raceBug|syncBug")
+LACKING = re.compile(r"is not emulated|not supported")
 BROKEN = re.compile(r"error|undefined reference|No such file")
 THREADS, BLOCKS = 64, 128  # of an Indigo code: a thread, warp or block for each of 100 vertices
 BEGIN, END = "<!-- scorecard -->", "<!-- end of scorecard -->"
@@ -131,6 +132,7 @@ def samples(folder: Path) -> Iterator[Program]:
         flags = ["-I", str(home), "-I", str(folder / "Common"), "-Xcompiler=-fopenmp"]
         flags += ["-lcublas", "-lcuda", "-lnvrtc"]
         flags += ["-lGL", "-lGLU", "-lglut"] if re.search(r"helper_gl\.h|GL/", texts) else []
+        flags += ["-rdc=true", "-lcudadevrt"] if home.name.startswith("cdp") else []
         own = given.get(home.name, {})
         args = tuple((own.get("runs") or [own])[0].get("args", ()))
         yield Program(
@@ -202,7 +204,7 @@ def outcome(program: Program, limit_s: float) -> Outcome:
     verdict = (
         "race" if kinds["race"] else "other fault" if faults else "note" if notes else "silent"
     )
-    if faults and all("is not emulated" in message for message in messages):
+    if faults and all(LACKING.search(message) for message in messages):
         verdict = "not supported"
     words = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
     return told(verdict, words, messages[0] if messages else part)
