@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import Kind, PtxError
-from ..machine.texture_arrays import TextureArray
+from ..machine.texture_arrays import TextureArray, as_fractions
 from ..ptx.syntax import Instruction, Vector
 from ..ptx.types import TYPES
 from .needs import Machine
@@ -99,7 +99,8 @@ class Objects:
             # Outside the texture, elements are zeros.
             rows = np.zeros((len(x), table.shape[1]), table.dtype)
             rows[inside] = table[x[inside]]
-            _put(results, lanes[here], rows[here])
+            read = as_fractions(rows) if texture.read_normalized else rows
+            _put(results, lanes[here], read[here])
             m.events.fetched(self.instruction, texture, lanes, x)
 
 

@@ -23,6 +23,12 @@ FACES = 6
 FRACTION = 256
 
 
+def as_fractions(whole: np.ndarray) -> np.ndarray:
+    """Return what a texture that is read normalized gives for whole numbers: from -1 or 0 to 1."""
+    maximum = np.float32(np.iinfo(whole.dtype).max)
+    return np.maximum(whole.astype(np.float32) / maximum, np.float32(-1))
+
+
 class TextureArray:
     """A CUDA array with how it is fetched, for a `cudaTextureObject_t` or a `cudaSurfaceObject_t`.
 
@@ -184,10 +190,7 @@ class TextureArray:
         zeros = [np.zeros_like(layer)] * (3 - self.dims)
         texels = self.elements[(layer, *zeros, *reversed(positions))]
         texels = np.where(inside[:, None], texels, np.zeros((), texels.dtype))
-        if self.read == "normalized":
-            maximum = np.iinfo(self._data.dtype).max
-            return np.maximum(texels.astype(np.float32) / np.float32(maximum), np.float32(-1))
-        return texels
+        return as_fractions(texels) if self.read == "normalized" else texels
 
     # surfaces
 
