@@ -76,7 +76,7 @@ class Objects:
             if (
                 not isinstance(array, TextureArray)
                 or array.cube != cube
-                or (not cube and array.kind != kind)
+                or (not cube and not array.has(*kind))
             ):
                 what = (
                     f"{self.instruction.name} of {array!r}, which is no texture of {self.geometry}"

@@ -132,10 +132,10 @@ class TextureArray:
         """Return the elements along x, y and z, of as many as it has."""
         return self.elements.shape[3:0:-1][: self.dims]
 
-    @property
-    def kind(self) -> tuple[int, int]:
-        """Return its dimensions, and whether it has layers."""
-        return self.dims, int(self.layered)
+    def has(self, dims: int, layers: int) -> bool:
+        """Return whether it has these dimensions, and layers or none; that of a single row is one."""
+        one_row = dims == 1 and self.sizes[1:] == (1,)
+        return (dims == self.dims or one_row) and bool(layers) == self.layered
 
     # fetches
 
@@ -151,6 +151,8 @@ class TextureArray:
         if self.cube:
             face, coordinates = _face(*(c.astype(np.float64) for c in coordinates))
             layer = layer * FACES + face
+        elif len(coordinates) < self.dims:
+            coordinates.append(np.full_like(coordinates[0], 0.5))
         layer = np.clip(layer.astype(np.int64), 0, len(self.elements) - 1)
         if coordinates[0].dtype.kind in "iu":
             return self._at([c.astype(np.int64) for c in coordinates], layer)

@@ -28,7 +28,7 @@ cudaArray_t array_of(const std::vector<T>& data, size_t width, size_t height, un
     cudaChannelFormatDesc format = cudaCreateChannelDesc<T>();
     CHECK(cudaMallocArray(&array, &format, width, height, flags));
     size_t row = width * sizeof(T);
-    if (!data.empty()) CHECK(cudaMemcpy2DToArray(array, 0, 0, data.data(), row, row, height ? height : 1, cudaMemcpyHostToDevice));
+    if (!data.empty()) CHECK(cudaMemcpy2DToArray(array, 0, 0, data.data(), height > 1 ? row : 0, row, height ? height : 1, cudaMemcpyHostToDevice));
     return array;
 }
 cudaResourceDesc resource(cudaArray_t array) {
@@ -99,6 +99,8 @@ void right() {
     fetched<float2>("shorts", N, [&](float2* out) { fetch_2d<<<1, N>>>(out, t, at); });
     t = texture(array_of(numbers(W), W, 0), cudaAddressModeClamp, cudaAddressModeClamp, true, false);
     fetched<float>("one", N, [&](float* out) { fetch_1d<<<1, N>>>(out, t, at); });
+    t = texture(array_of(numbers(W), W, 1), cudaAddressModeClamp, cudaAddressModeClamp, true, false);
+    fetched<float>("row", N, [&](float* out) { fetch_1d<<<1, N>>>(out, t, at); });
 
     cudaResourceDesc memory{};
     cudaTextureDesc as_floats{};
