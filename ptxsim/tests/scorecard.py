@@ -123,6 +123,7 @@ def samples(folder: Path) -> Iterator[Program]:
             continue
         # Some sources are included by others, or compiled as the program runs or before.
         texts = "".join(path.read_text(errors="replace") for path in (*sources, *home.glob("*.h")))
+        texts = re.sub(r"^ *//.*", "", texts, flags=re.M)
         names = re.findall(r'"((\w+)64\.(?:fatbin|ptx))"', texts)
         images = tuple((name, home / f"{stem}.cu") for name, stem in names)
         apart = {source for _, source in images}
@@ -147,9 +148,8 @@ def outcome(program: Program, limit_s: float) -> Outcome:
 
     def told(verdict: str, kinds: str = "", message: str = "") -> Outcome:
         seconds = round(time.monotonic() - start, 1)
-        return Outcome(
-            program.suite, program.name, program.racy, verdict, kinds, seconds, message[:300]
-        )
+        message = re.sub(r"/\S*/", "", message)[:300]
+        return Outcome(program.suite, program.name, program.racy, verdict, kinds, seconds, message)
 
     with tempfile.TemporaryDirectory(prefix="scorecard-") as temporary:
         folder, sources = Path(temporary), program.sources
@@ -167,8 +167,7 @@ def outcome(program: Program, limit_s: float) -> Outcome:
             done = subprocess.run(build, capture_output=True, text=True)
             if done.returncode:
                 lines = [line for line in done.stderr.splitlines() if BROKEN.search(line)]
-                message = re.sub(r"/\S*/", "", (lines or [done.stderr])[0])
-                return told("does not build", message=message)
+                return told("does not build", message=(lines or [done.stderr])[0])
         for path in program.sources[0].parent.iterdir():
             if not (folder / path.name).exists():
                 (folder / path.name).symlink_to(path)
