@@ -252,7 +252,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path, metavar="DIR", help="where the suite lies")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="run each N-th program")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds for a program")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds for a program")
     parser.add_argument("--out", type=Path, help="CSV, one row for each program")
     parser.add_argument("--page", type=Path, help="Markdown whose table is written anew")
     options = parser.parse_args()
