@@ -16,6 +16,7 @@ import argparse
 import csv
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -168,9 +169,8 @@ def outcome(program: Program, limit_s: float) -> Outcome:
             if done.returncode:
                 lines = [line for line in done.stderr.splitlines() if BROKEN.search(line)]
                 return told("does not build", message=(lines or [done.stderr])[0])
-        for path in program.sources[0].parent.iterdir():
-            if not (folder / path.name).exists():
-                (folder / path.name).symlink_to(path)
+        # Programs read what lies next to them, and some write there.
+        shutil.copytree(program.sources[0].parent, folder, dirs_exist_ok=True)
         # At the limit the program gets SIGTERM, and ptxsim reports what it has seen until then.
         run = ["timeout", "--kill-after=30", f"{limit_s:g}", *command, "exec", "--quiet"]
         run += ["--sarif", "faults.sarif", "--report", "report.json"]
