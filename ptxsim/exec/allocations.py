@@ -70,7 +70,7 @@ class Allocations:
         form, channels = payload.u32(), payload.u32()
         data = self.memory.whole[:0].view(DTYPES[form])
         made = Texture(Array(data, "texture"), channels, nbytes=size)
-        made.address = address
+        made.address, made.read_normalized = address, bool(payload.u32())
         made.elements = size // made.element_bytes
         self.memory.textures[handle] = made
 

@@ -308,8 +308,6 @@ def nvcc(arguments: Sequence[str]) -> int:
         added += ["-gencode", GENCODE.format("90a")]
     if lacks("-code", "--gpu-code"):
         arguments = as_gencode(arguments)
-    toolkit = compiler.resolve().parent.parent
-    libraries = [build.standins(), toolkit / "lib", toolkit / "lib64"]
-    added += [f"-L{path}" for path in libraries if path.is_dir()]
+    added += [f"-L{path}" for path in (build.standins(), *build.library_folders())]
     headers = ["-Xcompiler", f"-idirafter,{INCLUDE}"] if INCLUDE.is_dir() else []
     return subprocess.run([str(compiler), *added, *headers, *arguments]).returncode

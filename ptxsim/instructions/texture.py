@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import Kind
-from ..machine.texture_arrays import TextureArray
+from ..machine.texture_arrays import TextureArray, as_fractions
 from ..ptx.syntax import Instruction, items_of
 from ..ptx.types import TYPES
 from .needs import Machine
@@ -76,7 +76,7 @@ class Objects:
             if (
                 not isinstance(array, TextureArray)
                 or array.cube != cube
-                or (not cube and array.kind != kind)
+                or (not cube and not array.has(*kind))
             ):
                 what = (
                     f"{self.instruction.name} of {array!r}, which is no texture of {self.geometry}"
@@ -99,7 +99,8 @@ class Objects:
             # Outside the texture, elements are zeros.
             rows = np.zeros((len(x), table.shape[1]), table.dtype)
             rows[inside] = table[x[inside]]
-            _put(results, lanes[here], rows[here])
+            read = as_fractions(rows) if texture.read_normalized else rows
+            _put(results, lanes[here], read[here])
             m.events.fetched(self.instruction, texture, lanes, x)
 
 

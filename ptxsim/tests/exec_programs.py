@@ -24,6 +24,7 @@ FLAGS = {
     "driver": ["-lcuda"],
     "epilogues": ["-lcublas", "-lcublasLt"],
     "missing": ["--no-compress"],
+    "nvrtc": ["-lcuda", "-lnvrtc"],
     "optimised": ["-O3"],
     "streams": ["-lcuda"],
     "wgmma": ["-arch=sm_90a"],

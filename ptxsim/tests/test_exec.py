@@ -20,7 +20,7 @@ from exec_programs import PROGRAMS, Programs, alive, children, left, wait_for
 from running import fails
 
 from ptxsim.errors import PtxError
-from ptxsim.exec import fatbin
+from ptxsim.exec import build, fatbin
 from ptxsim.exec.emulation import Emulation
 from ptxsim.exec.options import matches
 from ptxsim.ptx.compiler import tool
@@ -210,6 +210,14 @@ def test_calls_that_are_not_there(programs):
         ("cudaIpcOpenEventHandle", "16"),
         ("cudaMallocMipmappedArray", "19"),
     ]
+
+
+def test_calls_of_graphics_are_linked_and_missing():
+    if not (build.include_folder() / "cuda_gl_interop.h").is_file():
+        pytest.skip("the toolkit has no headers of OpenGL's interoperation")
+    library = build.standins() / "libcudart.so"
+    listed = subprocess.run(["nm", "-D", library], capture_output=True, text=True, check=True)
+    assert " T cudaGraphicsGLRegisterBuffer@" in listed.stdout
 
 
 # options
@@ -574,9 +582,10 @@ def test_graphs_by_capture_and_by_nodes(programs):
         "5 nodes, 2 calls, 93",  # y = 0 + 3 * 31, whichever launch of the two
         "155",
         "217, no error",
+        "clone: 155",
         "cudaErrorStreamCaptureUnsupported",
     ], done.stderr
-    assert "6 launches of 2 kernels" in done.stderr and "no faults, 1 other error" in done.stderr
+    assert "7 launches of 2 kernels" in done.stderr and "no faults, 1 other error" in done.stderr
 
 
 def test_each_kernel_and_shape_is_checked_once(programs):
@@ -616,6 +625,14 @@ def test_once_with_a_sample_runs_later_launches_in_part(programs):
 def test_libraries_do_what_those_of_cuda_do(programs):
     done = programs.run("epilogues")
     assert done.stdout.splitlines() == ["0 wrong", "0 differ"], done.stderr
+
+
+def test_a_kernel_that_nvrtc_compiles_to_machine_code(programs):
+    if not any(path for folder in build.library_folders() for path in folder.glob("libnvrtc.so.*")):
+        pytest.skip("NVRTC is not installed next to nvcc")
+    done = programs.run("nvrtc")
+    assert done.stdout == "NVRTC_ERROR_COMPILATION: 93\n", done.stderr
+    assert "1 launch of 1 kernel" in done.stderr and "no faults" in done.stderr
 
 
 def test_places_in_optimised_host_code(programs):

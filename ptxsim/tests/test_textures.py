@@ -305,7 +305,12 @@ def test_arrays_of_a_program(programs):
     shorts = (np.stack([100 * i - 5000, -i], axis=1) / 32767).reshape(HEIGHT, WIDTH, 2)
     np.testing.assert_allclose(got["shorts"], sampled(shorts, clamp, "point"), rtol=1e-6)
     one = [linear(NUMBERS[:WIDTH], [float(x)], "clamp") for x in PLACES[0]]
-    assert (got["one"] == one).all() and (got["box"] == NUMBERS[:24]).all()
+    assert (
+        (got["one"] == one).all()
+        and (got["row"] == one).all()
+        and (got["box"] == NUMBERS[:24]).all()
+    )
+    assert got["memory"].tolist() == [-1, -1, 0, 1, 0]
     moved = np.pad(image[:, 1:, 0], ((0, 0), (0, 1))) + 1
     assert (got["surface"] == moved.ravel()).all()
 
