@@ -125,12 +125,8 @@ def test_a_count_that_is_there_from_before_ends_a_wait_too_early(faults, count, 
     times.
     """
     blocks = 4 if count >= 0 else 7
-    args = [
-        numbers(256),
-        numbers(256),
-        ptxsim.Array(np.array([0 if count < 0 else count], np.int32)),
-        0,
-    ]
+    flag = ptxsim.Array(np.array([max(0, count)], np.int32))
+    args = [numbers(256), numbers(256), flag, 0]
     found = faults("count_up", blocks, 32, args)
     assert bool(found) == wrong and all(re.search(ACROSS, fault) for fault in found)
 
@@ -203,21 +199,16 @@ def test_a_shuffle_from_outside_of_its_mask_is_noted(faults):
     assert faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 0]) == []
     assert faults.notes == ()
     assert faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 1]) == []
-    (note,) = faults.notes
-    assert re.search(
-        r"thread \(8, 0, 0\): a shuffle takes the value of lane 16, which is outside of its mask 0x0000ffff",
-        note,
-    )
+    outside = r"the value of lane 16, which is outside of its mask 0x0000ffff"
+    assert re.search(rf"thread \(8, 0, 0\): a shuffle takes {outside}", *faults.notes)
 
 
 @pytest.mark.parametrize("threads", [96, 64, 40])
 def test_exited_threads_are_noted_at_a_barrier(faults, threads):
     assert faults("exited", 2, 96, [numbers(96), numbers(96), numbers(1), threads]) == []
     assert len(faults.notes) == (threads < 96)
-    assert all(
-        re.search(r"threads of the block, as .*, have exited before this barrier", note)
-        for note in faults.notes
-    )
+    exited = r"threads of the block, as .*, have exited before this barrier"
+    assert all(re.search(exited, note) for note in faults.notes)
 
 
 def test_what_a_block_has_left(faults, monkeypatch):
@@ -228,9 +219,8 @@ def test_what_a_block_has_left(faults, monkeypatch):
     assert faults("left", 2, 32, [*args, 1]) == []
     assert re.search(r"a block of the cluster, \(1, 0, 0\), has ended before this", *faults.notes)
     (fault,) = faults("left", 2, 32, [*args, 2])
-    assert re.search(
-        r"deadlock.*the grid's barrier waits for block \(1, 0, 0\), too, .* ended", fault
-    )
+    waits = r"deadlock.*the grid's barrier waits for block \(1, 0, 0\), too, .* ended"
+    assert re.search(waits, fault)
     (fault,) = faults("left", 2, 32, [*args, 2], cooperative=False)
     assert "trap: grid.sync() in an ordinary launch" in fault
 
@@ -270,48 +260,26 @@ ld.global.u32 %v, [%d]; exit;
 def test_a_release_orders_within_its_scope_until_another_store(left, taken, between, right):
     awaited = "2" if between else "1"
     text = SCOPES.replace("{left}", left).replace("{taken}", taken).replace("{between}", between)
-    done = ptxsim.load(text.replace("{awaited}", awaited)).launch(
-        3, 32, [numbers(1), numbers(1)], stop_at_first=False
-    )
+    kernel = ptxsim.load(text.replace("{awaited}", awaited))
+    done = kernel.launch(3, 32, [numbers(1), numbers(1)], stop_at_first=False)
     assert (not done.faults) == right
     assert all(re.search(ACROSS, str(fault)) for fault in done.faults)
+
+
+def added(scope: str) -> str:
+    return f"red.relaxed.{scope}.global.add.u32 [%d], 1;"
 
 
 @pytest.mark.parametrize("lanes", [32, 16_384])
 @pytest.mark.parametrize(
     ("first", "second", "blocks", "right"),
     [
-        (
-            "red.relaxed.cta.global.add.u32 [%d], 1;",
-            "red.relaxed.gpu.global.add.u32 [%d], 1;",
-            2,
-            False,
-        ),
-        (
-            "red.relaxed.gpu.global.add.u32 [%d], 1;",
-            "red.relaxed.cta.global.add.u32 [%d], 1;",
-            2,
-            False,
-        ),
-        (
-            "red.relaxed.gpu.global.add.u32 [%d], 1;",
-            "red.relaxed.cta.global.add.u32 [%d], 1;",
-            3,
-            False,
-        ),
-        (
-            "ld.relaxed.cta.global.u32 %v, [%d];",
-            "red.relaxed.gpu.global.add.u32 [%d], 1;",
-            2,
-            False,
-        ),
-        (
-            "red.relaxed.gpu.global.add.u32 [%d], 1;",
-            "red.relaxed.sys.global.add.u32 [%d], 1;",
-            3,
-            True,
-        ),
-        ("red.relaxed.cta.global.add.u32 [%d], 1;", "", 3, True),
+        (added("cta"), added("gpu"), 2, False),
+        (added("gpu"), added("cta"), 2, False),
+        (added("gpu"), added("cta"), 3, False),
+        ("ld.relaxed.cta.global.u32 %v, [%d];", added("gpu"), 2, False),
+        (added("gpu"), added("sys"), 3, True),
+        (added("cta"), "", 3, True),
     ],
 )
 def test_atomics_of_block_scope_race_with_other_blocks(first, second, blocks, right, lanes):
@@ -332,22 +300,17 @@ mov.u32 %b, %tid.x; setp.ne.u32 %p, %b, 0; @%p exit; mov.u32 %b, %ctaid.x; mov.u
 mad.lo.u32 %b, %c, 4, %b; setp.eq.u32 %p, %b, 0; @%p bra FIRST; setp.ne.u32 %p, %b, READER; @%p exit;
 SECOND exit; FIRST: WRITE exit; }}"""
 STORE = "st.global.u32 [%d], 7;"
+RAISE = "st.relaxed.gpu.global.u32 [%f], 1;"
 WAIT = "A: ld.{}.global.u32 %v, [%f]; setp.eq.u32 %p, %v, 0; @%p bra A; {} ld.global.u32 %v, [%d];"
 CLUSTER_CASES = {
     "release": (f"{STORE} st.release.cluster.global.u32 [%f], 1;", WAIT.format("acquire.gpu", "")),
     "acquire": (f"{STORE} st.release.gpu.global.u32 [%f], 1;", WAIT.format("acquire.cluster", "")),
-    "fence before": (
-        f"{STORE} fence.acq_rel.cluster; st.relaxed.gpu.global.u32 [%f], 1;",
-        WAIT.format("acquire.gpu", ""),
-    ),
+    "fence before": (f"{STORE} fence.acq_rel.cluster; {RAISE}", WAIT.format("acquire.gpu", "")),
     "fence after": (
-        f"{STORE} fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%f], 1;",
+        f"{STORE} fence.acq_rel.gpu; {RAISE}",
         WAIT.format("relaxed.gpu", "fence.acq_rel.cluster;"),
     ),
-    "atomics": (
-        "red.relaxed.cluster.global.add.u32 [%d], 1;",
-        "red.relaxed.gpu.global.add.u32 [%d], 1;",
-    ),
+    "atomics": (added("cluster"), added("gpu")),
     "read": ("ld.relaxed.cluster.global.u32 %v, [%d];", "st.relaxed.gpu.global.u32 [%d], 1;"),
 }
 
