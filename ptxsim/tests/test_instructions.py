@@ -986,6 +986,9 @@ def test_combined_comparisons_of_pairs(name):
         line = f"setp.ne.u32 %p, %i2, 0; setp.lt.{combine}.{name}x2 %p|%q, %i0, %i1, %p; {select}"
         oracle = lambda a, b, c, o=operation: [o(int(h), c) for h in halves(a, b)]
         check(line, columns, 32, lambda a, b, c, f=oracle: tuple(f(a, b, c)), [32, 32])
+        line = f"setp.ne.u32 %p, %i2, 0; set.lt.{combine}.u32.{name}x2 %o0, %i0, %i1, %p;"
+        masks = lambda a, b, c, f=oracle: f(a, b, c)[0] * 0xFFFF | f(a, b, c)[1] * 0xFFFF0000
+        check(line, columns, 32, masks)
     mask = lambda a, b: sum(0xFFFF << 16 * n for n, h in enumerate(halves(a, b)) if h)
     check(f"set.lt.u32.{name}x2", columns[:2], 32, mask)
 
