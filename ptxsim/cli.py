@@ -22,7 +22,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -45,11 +45,10 @@ from .errors import (
     report_own_failure,
 )
 from .exec import command as programs
-from .exec.options import OPPOSITE, WHY, add_options, number, whole
+from .exec.options import OPPOSITE, ORDERS, TYPES, WHY, add_options, number
 from .interface import Kernel, load
 from .machine import faults
 from .machine.arrays import Array
-from .machine.faults import parse_accepted
 from .machine.launch import Limits
 from .machine.observer import Observer
 from .machine.tensor_maps import TensorMap
@@ -161,6 +160,10 @@ def _figures(totals: Mapping[str, float], at_least: Mapping[str, str]) -> list[s
     return lines + [f"  >=: {reason}" for reason in reasons]
 
 
+def _write_json(path: Path, content: object) -> None:
+    write_whole(path, json.dumps(content, indent=1) + "\n")
+
+
 def _kernel(options: argparse.Namespace, folder: Path | None = None) -> Kernel:
     """Return the kernel that the options name; with `folder`, its machine code too, which is put
     there if need be.
@@ -176,11 +179,7 @@ def _fields(options: argparse.Namespace, arguments: list[Argument]) -> dict[str,
         "block": parse_size(options.block),
         "args": [a.value for a in arguments],
         "shared_bytes": options.shared,
-        "limits": Limits(
-            steps=options.steps,
-            lanes=options.lanes,
-            thread_instructions=options.thread_instructions,
-        ),
+        "limits": Limits(**{field.name: getattr(options, field.name) for field in fields(Limits)}),
         "constants": dict(map(parse_constant, options.constant)),
         "cluster": _cluster(options),
     }
@@ -201,16 +200,17 @@ def _launch(
     observers: Sequence[Observer],
     blocks: Sequence[int] | None = None,
 ) -> Launch:
-    done = kernel.launch(
-        **_fields(options, arguments),
-        observers=observers,
-        checks=options.checks,
-        blocks=blocks,
-        stop_at_first=getattr(options, "stop_at_first", True),
-        accept=[parse_accepted(text) for text in getattr(options, "accept", ())],
-    )
-    if getattr(options, "orders", 1) == 2 and not done.faults:
-        done = _in_both_orders(kernel, options, arguments, blocks, done)
+    launched = {
+        "checks": options.checks,
+        "blocks": blocks,
+        "stop_at_first": options.stop_at_first,
+        "accept": options.accept,
+    }
+    done = kernel.launch(**_fields(options, arguments), **launched, observers=observers)
+    if options.orders == 2 and not done.faults:
+        others = _arguments(options)
+        again = kernel.launch(**_fields(options, others), **launched, backwards=True)
+        done = _of_both_orders(kernel, arguments, others, done, again)
     for fault in sorted(done.faults, key=lambda fault: fault.accepted is not None):
         print(f"ptxsim: {fault if fault.accepted is None else fault.acceptance}", file=sys.stderr)
     for note in done.notes:
@@ -218,24 +218,15 @@ def _launch(
     return done
 
 
-def _in_both_orders(
+def _of_both_orders(
     kernel: Kernel,
-    options: argparse.Namespace,
     arguments: list[Argument],
-    blocks: Sequence[int] | None,
+    others: list[Argument],
     done: Launch,
+    second: Launch,
 ) -> Launch:
-    """Run a launch without faults once more in the opposite order, with new arguments; return the
-    first with what only the second showed. All else is as the first left it."""
-    others = _arguments(options)
-    second = kernel.launch(
-        **_fields(options, others),
-        checks=options.checks,
-        blocks=blocks,
-        stop_at_first=options.stop_at_first,
-        accept=[parse_accepted(text) for text in options.accept],
-        backwards=True,
-    )
+    """Return a launch without faults with what only a second one in the opposite order showed, which
+    had other arguments."""
     notes = [note for note in second.notes if note not in done.notes]
     for index, pair in enumerate(zip(arguments, others, strict=True)):
         left = [argument.value for argument in pair if isinstance(argument.value, Array)]
@@ -278,10 +269,8 @@ def _predicted(
     arguments: list[Argument],
     by_instruction: bool = False,
 ) -> prediction.Prediction:
-    over = _over(getattr(options, "over", None))
-    return prediction.predict(
-        kernel, **_fields(options, arguments), over=over, by_instruction=by_instruction
-    )
+    launched = _fields(options, arguments) | {"over": _over(options.over)}
+    return prediction.predict(kernel, **launched, by_instruction=by_instruction)
 
 
 def _sampled(kernel: Kernel, result: prediction.Prediction) -> str:
@@ -329,11 +318,9 @@ def run(options: argparse.Namespace) -> int:
         counters, executed = Counters(), fidelity.Executed()
         done = _launch(kernel, options, arguments, [counters, executed], blocks)
         done = replace(done, notes=(*done.notes, str(error)))
-    exactness = (
-        fidelity.rows(kernel.program, kernel.machine.origins, executed)
-        if options.fidelity or options.out
-        else []
-    )
+    exactness = []
+    if options.fidelity or options.out:
+        exactness = fidelity.rows(kernel.program, kernel.machine.origins, executed)
     faulty = any(fault.accepted is None for fault in done.faults)
     if any(fault.kind is Kind.TRAP for fault in done.faults):
         _with_debug_code(options)
@@ -344,12 +331,9 @@ def run(options: argparse.Namespace) -> int:
     if options.fidelity:
         print(fidelity.table(exactness))
     if options.out:
-        made = report(kernel, counters) | {
-            "faults": [vars(f) for f in done.faults],
-            "notes": list(done.notes),
-        }
-        made["fidelity"] = [vars(row) for row in exactness]
-        write_whole(options.out, json.dumps(made, indent=1) + "\n")
+        made = report(kernel, counters) | {"faults": [vars(f) for f in done.faults]}
+        made |= {"notes": list(done.notes), "fidelity": [vars(row) for row in exactness]}
+        _write_json(options.out, made)
     if faulty:
         # The arrays are not what the kernel is meant to compute.
         return FAULTS
@@ -383,8 +367,8 @@ def _hidden(options: argparse.Namespace) -> bool:
         # nvcc would print its warnings once more.
         with contextlib.redirect_stderr(io.StringIO()):
             kernel, arguments = _kernel(again), _arguments(again)
-        fields = _fields(again, arguments)
-        faults = kernel.launch(**fields, blocks=[0], stop_at_first=False).faults
+        launched = _fields(again, arguments)
+        faults = kernel.launch(**launched, blocks=[0], stop_at_first=False).faults
     except PtxsimError:
         return False
     outside = [f for f in faults if f.kind is Kind.BOUNDS and "bounds local" in f.message]
@@ -420,10 +404,8 @@ def annotate(options: argparse.Namespace) -> int:
     colour = terminal and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     width = shutil.get_terminal_size().columns if terminal else None
     near = [options.kernel.parent]
-    text = (
-        "\n".join(listing(kernel, counters, options.source, near, options.file, colour, width))
-        + "\n"
-    )
+    lines = listing(kernel, counters, options.source, near, options.file, colour, width)
+    text = "\n".join(lines) + "\n"
     if options.out:
         write_whole(options.out, text)
     else:
@@ -437,18 +419,10 @@ def banks(options: argparse.Namespace) -> int:
     """
     kernel = _kernel(options)
     arguments = _arguments(options)
-    matches = accesses(
-        kernel,
-        **_fields(options, arguments),
-        line=options.line,
-        file=options.file,
-        of_block=parse_size(options.of_block),
-        warp=options.warp,
-        execution=options.execution,
-        source=options.source,
-        near=[options.kernel.parent],
-        checks=options.checks,
-    )
+    same = ("line", "file", "warp", "execution", "source", "checks")
+    wanted = {name: getattr(options, name) for name in same}
+    wanted |= {"of_block": parse_size(options.of_block), "near": [options.kernel.parent]}
+    matches = accesses(kernel, **_fields(options, arguments), **wanted)
     selected = distinct(matches)
     if options.occurrence is not None:
         selected = [access for access in matches if access.number == options.occurrence]
@@ -460,9 +434,7 @@ def banks(options: argparse.Namespace) -> int:
     for access in selected:
         print(f"access {access.number} of {access.of}: {table(access)}\n")
     if options.out:
-        write_whole(
-            options.out, json.dumps([access.as_dict() for access in selected], indent=1) + "\n"
-        )
+        _write_json(options.out, [access.as_dict() for access in selected])
     return 0
 
 
@@ -483,7 +455,7 @@ def bounds(options: argparse.Namespace) -> int:
     result = limits.compute(function, kernel.program, work, gpu, options.shared)
     print(result.table())
     if options.out:
-        write_whole(options.out, json.dumps(result.report(), indent=1) + "\n")
+        _write_json(options.out, result.report())
     return 0
 
 
@@ -502,7 +474,7 @@ def predict(options: argparse.Namespace) -> int:
             "totals": predicted.totals,
         }
         content |= {"at_least": predicted.at_least, "over": predicted.over}
-        write_whole(options.out, json.dumps(content, indent=1) + "\n")
+        _write_json(options.out, content)
     return 0
 
 
@@ -562,7 +534,6 @@ class _Flags(argparse.Action):
             parser.error(f"--nvcc-flags {value!r}: {error}")
 
 
-TYPES = {"FILE": Path, "N": whole(0), "COUNT": whole(1), "SMS": int, "ORDERS": whole(1, 2)}
 FLAGS: tuple[tuple[str, type[argparse.Action], str, str], ...] = (
     ("-I", _Flag, "FOLDER", "of headers, for nvcc"),
     ("-D", _Flag, "NAME[=VALUE]", "a macro, for nvcc"),
@@ -585,11 +556,10 @@ OPTIONS = """
 --thread-instructions INSTRUCTIONS  what the grid may cost; more, as its first blocks tell, is refused
                         (default: %(default)g)
 """
-RUN = """
+RUN = f"""
 --fidelity              list how exactly each executed instruction is emulated
 --blocks X[,Y[,Z]]+     run only these blocks of the grid (with their clusters)
---orders ORDERS         2: run a launch without faults once more, with its blocks, and the threads of a block that meet
-                        at an atomic, in the opposite order; a race on a lock shows in one of the two
+{ORDERS}
 """
 ANNOTATE = """
 --source FILE           the source, if not where the PTX says
@@ -632,13 +602,13 @@ def _command(
         type=existing,
         help=".ptx, .cubin with line information, or .cu, .cuh that nvcc compiles",
     )
-    parser.set_defaults(flags=[])
     for name, action, word, text in FLAGS:
         parser.add_argument(name, action=action, dest="flags", metavar=word, help=text)
-    budget, types = Limits.thread_instructions, TYPES | {"INSTRUCTIONS": number(1e-9)}
-    given = {"steps": Limits.steps, "lanes": Limits.lanes, "thread_instructions": budget}
-    add_options(parser, OPTIONS, types, arch="sm_90a", shared=0, **given)
-    add_options(parser, f"--out FILE  {out}\n{options}", types)
+    types = TYPES | {"SMS": int, "INSTRUCTIONS": number(1e-9)}
+    add_options(parser, f"{OPTIONS}--out FILE  {out}\n{options}", types)
+    parser.set_defaults(arch="sm_90a", shared=0, flags=[], **vars(Limits()))
+    # Not every command has these options.
+    parser.set_defaults(orders=1, over=None, stop_at_first=True, accept=[])
     return parser
 
 
@@ -652,8 +622,8 @@ def main(argv: list[str] | None = None) -> int:
     commands = parser.add_subparsers(dest="command")
     parser.set_defaults(act=lambda _: parser.print_help())
     run_parser = _command(commands, run, "report as JSON", RUN)
-    run_parser.set_defaults(orders=1)
     faults.add_options(run_parser, "end with the first fault")
+    run_parser.set_defaults(stop_at_first=False)
     _command(commands, annotate, "write the text there", ANNOTATE)
     _command(commands, banks, "the same as JSON", BANKS).set_defaults(of_block="0")
     _command(commands, bounds, "the bounds as JSON", BOUNDS).set_defaults(gpu="h100")

@@ -97,6 +97,12 @@ class SharedMemory(Shadow):
 
     # accesses
 
+    def _noted(
+        self, access: Access, width: int, lanes: np.ndarray, instruction: Instruction, kind: str
+    ) -> Noted:
+        number = max(1, width >> self.shift)
+        return Noted(access, self.first_granule(access), number, lanes, instruction, kind)
+
     def touch(self, access: Access, width: int, instruction: Instruction, kind: str) -> None:
         """Observe an access that is about to happen."""
         if kind == "cp_async":
@@ -104,14 +110,7 @@ class SharedMemory(Shadow):
         lanes = self.all_lanes if access.lanes is None else access.lanes
         if instruction.opcode in MATRICES:
             lanes = self.row_lanes[lanes]
-        noted = Noted(
-            access,
-            self.first_granule(access),
-            max(1, width >> self.shift),
-            lanes,
-            instruction,
-            kind,
-        )
+        noted = self._noted(access, width, lanes, instruction, kind)
         if kind == "ldmatrix" or (kind == "ld" and width == 16):
             self.boxes.read(access, instruction)
         released = False
@@ -138,25 +137,16 @@ class SharedMemory(Shadow):
     ) -> int:
         """Note what a wgmma or bulk copy reads for these lanes, or for the warps `readers`. Return
         the time."""
-        noted = Noted(
-            access,
-            self.first_granule(access),
-            max(1, width >> self.shift),
-            lanes,
-            instruction,
-            "async_ld",
-        )
+        noted = self._noted(access, width, lanes, instruction, "async_ld")
         if not (self.copies and self._require_landed(noted)) and not self.all_written:
             self._require_written(noted)
         g, who = self._at_once(noted)
         if self.watch_races:
             if not self._after_write(g, who, noted):
                 self._fenced(g, who, noted)
-            reader = who // WARP if readers is None else readers
-            column = (
-                0 if instruction.opcode == "wgmma" else self.order.warps
-            ) + reader % self.order.warps
-            self.async_reads.note(column, g, self.event(instruction, PLAIN))
+            reader = (who // WARP if readers is None else readers) % self.order.warps
+            of_bulk = 0 if instruction.opcode == "wgmma" else self.order.warps
+            self.async_reads.note(of_bulk + reader, g, self.event(instruction, PLAIN))
         time = self.order.now
         self.order.tick()
         return time
@@ -285,13 +275,11 @@ class SharedMemory(Shadow):
             bad &= self.strengths.take(events[indices]) != SWAP
         indices = indices[bad]
         if len(indices):
-            indices = indices[
-                ~self.order.before(who[indices], agents[indices], self.times[events[indices]])
-            ]
+            times = self.times[events[indices]]
+            indices = indices[~self.order.before(who[indices], agents[indices], times)]
         if len(indices) and self.early:
-            indices = np.array(
-                [p for p in indices if self.events[int(events[p])][0] not in self.early], np.intp
-            )
+            waited = [p for p in indices if self.events[int(events[p])][0] not in self.early]
+            indices = np.array(waited, np.intp)
         if not len(indices):
             return self._before_begun(g, who, noted)
         first = int(indices[0])
@@ -454,8 +442,7 @@ class SharedMemory(Shadow):
     def _copy(self, copy: Copy) -> Noted:
         """Return the writes of a copy."""
         lanes = self.all_lanes if copy.lanes is None else np.asarray(copy.lanes)
-        first, number = self.first_granule(copy.access), copy.width >> self.shift
-        return Noted(copy.access, first, number, lanes, copy.instruction, "cp_async")
+        return self._noted(copy.access, copy.width, lanes, copy.instruction, "cp_async")
 
     def copy_begins(self, copy: Copy) -> None:
         """Note that a copy to shared memory is issued: it may be written from now on."""

@@ -89,7 +89,7 @@ class Watched:
 
 
 def _computes(i: Instruction) -> bool:
-    return i.opcode in MOVES or not (i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS)
+    return i.opcode in MOVES or registry.is_elementwise(i)
 
 
 def _masks(i: Instruction) -> bool:

@@ -34,76 +34,57 @@ DIM, RESET = "\033[2m", "\033[0m"
 
 
 @dataclass
-class Shared:
-    """Shared-memory requests of one direction: wavefronts, how many would do, and the worst
-    conflict degree.
-    """
+class Accesses:
+    """Accesses of one memory, in one direction."""
 
-    wavefronts: int = 0
-    ideal: int = 0
-    ways: int = 0
+    stats: list[Stats] = field(default_factory=list)
 
-    def add(self, stats: Stats) -> None:
-        self.wavefronts += stats.wavefronts
-        self.ideal += stats.ideal
-        self.ways = max(self.ways, max(stats.ways, default=0))
+    def total(self, name: str) -> int:
+        """Return the sum of a count of `Stats`."""
+        return sum(getattr(stats, name) for stats in self.stats)
+
+
+class Shared(Accesses):
+    """Accesses of shared memory: wavefronts, how many more than would do, and the worst conflict."""
 
     @property
     def excess(self) -> int:
-        return self.wavefronts - self.ideal
+        return self.total("conflicts")
+
+    @property
+    def ways(self) -> int:
+        return max((max(stats.ways, default=0) for stats in self.stats), default=0)
 
     @property
     def degree(self) -> float:
-        return self.wavefronts / self.ideal if self.ideal else 0.0
+        ideal = self.total("ideal")
+        return self.total("wavefronts") / ideal if ideal else 0.0
 
 
-@dataclass
-class Global:
-    """Global-memory requests of one direction: sectors of 32 bytes, those that would do, and the
-    bytes wanted.
-    """
-
-    sectors: int = 0
-    ideal: int = 0
-    bytes: int = 0
-    # The keys say what each access costs, in order.
-    in_words: dict[str, None] = field(default_factory=dict)
-
-    def add(self, stats: Stats) -> None:
-        if text := stats.sectors_in_words():
-            self.in_words[text] = None
-        self.sectors += stats.sectors
-        self.ideal += stats.ideal_sectors
-        self.bytes += stats.bytes
+class Global(Accesses):
+    """Accesses of global memory: sectors of 32 bytes, and how many more than would do."""
 
     @property
     def excess(self) -> int:
-        return self.sectors - self.ideal
+        return self.total("excess_sectors")
 
     @property
     def bytes_per_sector(self) -> float:
-        return self.bytes / self.sectors if self.sectors else 0.0
+        return self.total("bytes") / self.total("sectors") if self.stats else 0.0
+
+    @property
+    def in_words(self) -> list[str]:
+        """Return what each access costs, in order."""
+        return list(filter(None, dict.fromkeys(stats.sectors_in_words() for stats in self.stats)))
 
 
-@dataclass
-class Local:
-    """Requests and sectors of local memory."""
-
-    loads: int = 0
-    stores: int = 0
-    sectors: int = 0
-
-    def add(self, stats: Stats) -> None:
-        if stats.kind == "st":
-            self.stores += stats.requests
-        else:
-            self.loads += stats.requests
-        self.sectors += stats.local_sectors
+class Local(Accesses):
+    """Accesses of local memory."""
 
     def __str__(self) -> str:
-        return (
-            f"local memory: {self.loads:,} loads, {self.stores:,} stores, {self.sectors:,} sectors"
-        )
+        stores = sum(stats.requests for stats in self.stats if stats.kind == "st")
+        loads, sectors = self.total("requests") - stores, self.total("local_sectors")
+        return f"local memory: {loads:,} loads, {stores:,} stores, {sectors:,} sectors"
 
 
 @dataclass
@@ -133,11 +114,11 @@ class Cost:
             return
         self.executed += stats.executed
         if stats.wavefronts:
-            (self.loads if stats.kind in READS else self.stores).add(stats)
+            (self.loads if stats.kind in READS else self.stores).stats.append(stats)
         if stats.sectors:
-            (self.reads if stats.kind in (*READS, "cp_async") else self.writes).add(stats)
+            (self.reads if stats.kind in (*READS, "cp_async") else self.writes).stats.append(stats)
         if stats.local_sectors:
-            self.local.add(stats)
+            self.local.stats.append(stats)
         self.merged_loads += stats.merged_loads
 
     @property
@@ -160,13 +141,8 @@ def costs(counters: Counters) -> dict[str, dict[int, Cost]]:
     by_file: dict[str, dict[int, Cost]] = defaultdict(lambda: defaultdict(Cost))
     known = locations(counters.program) if counters.program is not None else {}
     for stats in counters.by_instruction():
-        touches = (
-            stats.wavefronts
-            or stats.sectors
-            or stats.merged_into is not None
-            or stats.local_sectors
-        )
-        if not touches or stats.space == "const":
+        touched = stats.wavefronts or stats.sectors or stats.local_sectors
+        if not (touched or stats.merged_into is not None) or stats.space == "const":
             continue
         seen: set[str] = set()
         for location in known.get(stats.instruction.pc, ()):
@@ -204,15 +180,11 @@ def listing(
     totals = [s for s in counters.by_instruction() if s.merged_into is None]
     whole = (sum(s.conflicts for s in totals), sum(s.excess_sectors for s in totals))
     page = _Page(whole, colour, width)
-    text = _checked(read_source(main, source, near), main, by_file.get(main, {}))
-    out = [*_heading(kernel, counters, totals), "", *_legend(), ""]
-    out += [
-        _named(main),
-        *page.header(),
-        *page.lines(text, by_file.get(main, {}), range(1, len(text) + 1)),
-    ]
-    others = {name: lines for name, lines in by_file.items() if name != main}
-    for name, lines in others.items():
+    of_main = by_file.pop(main, {})
+    text = _checked(read_source(main, source, near), main, of_main)
+    out = [*_heading(kernel, counters, totals), "", *_legend(), "", _named(main)]
+    out += [*page.header(), *page.lines(text, of_main, range(1, len(text) + 1))]
+    for name, lines in by_file.items():
         path = find_source(name, near)
         out += ["", f"{_named(name)}: lines with accesses"]
         if path is None:
@@ -258,14 +230,10 @@ def _heading(kernel: Launched, counters: Counters, totals: list[Stats]) -> list[
             f"global memory: {sectors:,} sectors, {best:,} would do ({(sectors - best) / sectors:.1%} excess), "
             f"{used:.3g} of 32 bytes used of each"
         )
-    local = Local()
-    for stats in totals:
-        if stats.local_sectors:
-            local.add(stats)
-    if local.sectors:
-        lines.append(
-            f"{local}; the arrays take {kernel.program.array_bytes:,} bytes of each thread"
-        )
+    local = Local([stats for stats in totals if stats.local_sectors])
+    if local.stats:
+        arrays = f"the arrays take {kernel.program.array_bytes:,} bytes of each thread"
+        lines.append(f"{local}; {arrays}")
     return lines
 
 
@@ -304,7 +272,7 @@ class _Page:
         out, last = [], None
         for number in numbers:
             if last is not None and number != last + 1:
-                out.append(self._row(("", "", "", "", "", "", "..."), ""))
+                out.append(self._row((*[""] * 6, "..."), ""))
             last = number
             line = text[number] if isinstance(text, dict) else text[number - 1]
             out.append(self._line(number, line.expandtabs(4), costs.get(number)))
@@ -319,7 +287,7 @@ class _Page:
 
     def _line(self, number: int, text: str, cost: Cost | None) -> str:
         if cost is None:
-            return self._row(("", "", "", "", "", "", str(number)), text)
+            return self._row((*[""] * 6, str(number)), text)
         elsewhere = sorted(leader.line for leader in cost.merged_into if leader.line != number)
         loads = _degree(cost.loads) or (f"= {elsewhere[0]}" if elsewhere else "")
         cells = (
@@ -338,48 +306,35 @@ class _Page:
         ]
         if cost.through:
             notes.append("in " + ", ".join(sorted(cost.through)))
-        if cost.local.sectors:
+        if cost.local.stats:
             notes.append(str(cost.local))
         if cost.merged_loads:
             notes.append(f"{cost.merged_loads:,.0f} merged, {MERGED} issue cycles more each")
         return self._row(cells, text, "; ".join(notes))
 
     def _row(self, cells: Sequence[str], text: str, note: str = "") -> str:
-        gutter = " ".join(
-            [
-                cells[0].ljust(WIDTHS[0]),
-                *(c.rjust(w) for c, w in zip(cells[1:], WIDTHS[1:], strict=True)),
-            ]
-        )
+        figures = [cell.rjust(w) for cell, w in zip(cells[1:], WIDTHS[1:], strict=True)]
+        gutter = " ".join([cells[0].ljust(WIDTHS[0]), *figures])
         bar = " │ " if cells[-1].isdigit() else "  "
         note = f"  <- {note}" if note else ""
         if self.width is not None:
             space = self.width - len(gutter) - len(bar)
-            note = (
-                note
-                if len(note) <= space - SHORTEST
-                else note[: max(0, space - SHORTEST - 1)] + "…"
-            )
+            if len(note) > space - SHORTEST:
+                note = note[: max(0, space - SHORTEST - 1)] + "…"
             room = max(SHORTEST, space - len(note))
             text = text if len(text) <= room else text[: room - 1] + "…"
         if not self.colour:
             return f"{gutter}{bar}{text}{note}".rstrip()
-        paint = COLOURS[cells[0]]
-        gutter = (
-            f"{paint}{gutter}{RESET}"
-            if paint
-            else f"{DIM}{gutter}{RESET}"
-            if not cells[-2]
-            else gutter
-        )
+        paint = COLOURS[cells[0]] or ("" if cells[-2] else DIM)
+        gutter = f"{paint}{gutter}{RESET}" if paint else gutter
         return f"{gutter}{bar}{text}{f'{DIM}{note}{RESET}' if note else ''}".rstrip()
 
 
 def _degree(shared: Shared) -> str:
-    if not shared.wavefronts:
+    if not shared.stats:
         return ""
     return f"{shared.degree:.3g} {shared.ways}w" if shared.excess else "1"
 
 
 def _bytes(used: Global) -> str:
-    return f"{used.bytes_per_sector:.3g}" if used.sectors else ""
+    return f"{used.bytes_per_sector:.3g}" if used.stats else ""

@@ -14,16 +14,15 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
 
-from ..engine.kernel import Argument, Constant, Kernel, dimensions
+from ..engine.kernel import Argument, Kernel, dimensions
 from ..errors import PtxsimError
-from ..machine.launch import Checks, Limits
 from ..machine.observer import MemoryEvent, Observer
 from ..ptx.sizes import Dim3
 from ..ptx.sources import choose_file, find_source, locations
@@ -83,6 +82,12 @@ class Access:
         """Return what a picture shows, for JSON: each part has a name and wavefronts, each of these
         a list of words.
         """
+        parts = []
+        for index, part in enumerate(self.parts):
+            words = [
+                [{"bank": w.bank, "lanes": list(w.lanes)} for w in row] for row in part.wavefronts
+            ]
+            parts.append({"name": self.part_name(index), "wavefronts": words})
         return {
             "file": self.file,
             "line": self.line,
@@ -94,16 +99,7 @@ class Access:
             "ideal": self.ideal,
             "summary": self.summary,
             "about": self.about,
-            "parts": [
-                {
-                    "name": self.part_name(index),
-                    "wavefronts": [
-                        [{"bank": w.bank, "lanes": list(w.lanes)} for w in row]
-                        for row in part.wavefronts
-                    ],
-                }
-                for index, part in enumerate(self.parts)
-            ],
+            "parts": parts,
         }
 
     @property
@@ -186,9 +182,8 @@ class Access:
             which += f", execution {self.execution} of {self.executions} ({others})"
         parts = [which]
         if self.of > 1:
-            alike = (
-                f" ({_some(len(self.alike), 'other')} the same or shifted)" if self.alike else ""
-            )
+            others = f" ({_some(len(self.alike), 'other')} the same or shifted)"
+            alike = others if self.alike else ""
             parts.append(f"access {self.number} of {self.of} on this line{alike}")
         off = np.flatnonzero(~self.active).tolist()
         if self.kind == "ldmatrix":
@@ -264,16 +259,11 @@ class Recorder(Observer):
 def _count(execution: _Execution, width: int, kind: str) -> tuple[int, int]:
     """Return wavefronts and ideal, by the functions that the counters use."""
     addresses, active = execution.addresses[None], execution.active[None]
-    if kind == "ldmatrix":
-        counts = wavefronts.ldmatrix(addresses, active)
-    elif kind == "cp_async":
-        source, reading = execution.addresses, np.zeros(32, bool)
-        if execution.source is not None and execution.reading is not None:
-            source, reading = execution.source, execution.reading
-        counts = wavefronts.cp_async(addresses, active, width, source[None], reading[None])
-    else:
-        counts = wavefronts.shared(addresses, active, width, store=kind == "st")
-    return int(counts[0][0]), int(counts[1][0])
+    source, reading = addresses, np.zeros((1, 32), bool)
+    if execution.source is not None and execution.reading is not None:
+        source, reading = execution.source[None], execution.reading[None]
+    waves, ideal = wavefronts.count(kind, addresses, active, width, source, reading)
+    return int(waves[0]), int(ideal[0])
 
 
 def accesses(
@@ -284,17 +274,13 @@ def accesses(
     line: int,
     file: str | Path | None = None,
     *,
-    shared_bytes: int = 0,
     of_block: Sequence[int] = (0, 0, 0),
     warp: int | None = None,
     execution: int | None = None,
     source: Path | None = None,
     near: Sequence[Path] = (),
-    checks: Checks | bool = False,
-    limits: Limits | None = None,
     values: bool = True,
-    constants: Mapping[str, Constant] | None = None,
-    cluster: int | Sequence[int] | None = None,
+    **launched: Any,
 ) -> list[Access]:
     """Launch the kernel, and give each access to shared memory that stands at a line of its source,
     in program order.
@@ -302,8 +288,8 @@ def accesses(
     Loads that ptxas merges are one access, as in `Counters`. A line of another function that is
     inlined counts as its own; a line that only calls such functions has their accesses.
 
-    Args: kernel, grid, block, args, shared_bytes, checks, limits, values, constants, cluster: as of
-        `Kernel.launch`. line, file: the source line; `file` by its name or the end of its path,
+    Args: kernel, grid, block, args, values, and all that is `launched`: as of `Kernel.launch`, but
+        `checks` is False unless it is given. line, file: the source line; `file` by its name or the end of its path,
         None for the kernel's own. of_block: x, y, z of the block to look at. warp: its number
         within the block; None: the first that does the access. execution: which of the warp's
         executions, from 1; None: the first of those that take the most wavefronts. source, near:
@@ -318,18 +304,9 @@ def accesses(
 
     def launch(pcs: set[int]) -> tuple[Recorder, list[Stats]]:
         recorder, counters = Recorder(pcs, linear), Counters()
-        kernel.launch(
-            grid,
-            block,
-            copy.deepcopy(list(args)) if values else args,
-            shared_bytes,
-            observers=[counters, recorder],
-            checks=checks,
-            limits=limits,
-            values=values,
-            constants=constants,
-            cluster=cluster,
-        )
+        given = copy.deepcopy(list(args)) if values else args
+        options = {"checks": False, **launched, "observers": [counters, recorder]}
+        kernel.launch(grid, block, given, values=values, **options)
         return recorder, counters.by_instruction()
 
     here = _at_line(kernel, file, line)
@@ -340,12 +317,8 @@ def accesses(
     if not set(leaders) <= recorder.chosen:
         # A load on another line does the work of one on this line.
         recorder, stats = launch(set(leaders))
-    fields: dict[str, Any] = {
-        "file": file,
-        "line": line,
-        "text": _source_text(file, line, source, near),
-    }
-    fields |= {"kernel": kernel.name, "of": len(leaders), "alike": ()}
+    fields: dict[str, Any] = {"file": file, "line": line, "of": len(leaders), "alike": ()}
+    fields |= {"kernel": kernel.name, "text": _source_text(file, line, source, near)}
     by_pc = {s.instruction.pc: s for s in stats}
     rows = []
     for number, pc in enumerate(leaders, start=1):
@@ -358,11 +331,9 @@ def accesses(
     if not rows:
         doing = sorted({w for pc in leaders for w in recorder.warps(pc)})
         who = f"warp {warp}" if warp is not None else "no warp"
-        raise PtxsimError(
-            f"{PurePath(file).name}:{line}: {who} of block {index} accesses shared memory there"
-            + (f" {execution} times" if execution is not None else "")
-            + f"; warps that do: {ranges(doing) or 'none'}"
-        )
+        what = f"{PurePath(file).name}:{line}: {who} of block {index} accesses shared memory there"
+        times = f" {execution} times" if execution is not None else ""
+        raise PtxsimError(f"{what}{times}; warps that do: {ranges(doing) or 'none'}")
     return _grouped(rows)
 
 
@@ -500,11 +471,7 @@ def ranges(numbers: Sequence[int]) -> str:
             runs[-1].append(n)
         else:
             runs.append([n])
-    parts = [
-        str(r[0]) if len(r) == 1 else f"{r[0]}, {r[1]}" if len(r) == 2 else f"{r[0]}–{r[-1]}"
-        for r in runs
-    ]
-    return ", ".join(parts)
+    return ", ".join(f"{r[0]}–{r[-1]}" if len(r) > 2 else ", ".join(map(str, r)) for r in runs)
 
 
 def distinct(found: Sequence[Access]) -> list[Access]:
@@ -517,24 +484,17 @@ def table(access: Access) -> str:
     serves (the first of several is marked +)."""
     names = [access.part_name(index) for index in range(len(access.parts))]
     width = max(9, *map(len, names))
+    lines = [access.summary, *access.about, *filter(None, [access.text]), f"{'':{width}} bank"]
     head = "".join(f"{bank:3d} " for bank in range(BANKS))
-    lines = [
-        access.summary,
-        *access.about,
-        *([access.text] if access.text else []),
-        f"{'':{width}} bank",
-    ]
     lines.append(f"{'wavefront':<{width}}      {head.rstrip()}")
-    number = 0
-    for name, part in zip(names, access.parts, strict=True):
-        for turn, row in enumerate(part.wavefronts):
-            number += 1
-            cells = dict.fromkeys(range(BANKS), "  . ")
-            cells |= {
-                word.bank: f"{word.lanes[0]:3d}{'+' if len(word.lanes) > 1 else ' '}"
-                for word in row
-            }
-            lines.append(
-                f"{name if not turn else '':<{width}} {number:3d}  {''.join(cells.values())}".rstrip()
-            )
+    rows = [
+        (name if not turn else "", row)
+        for name, part in zip(names, access.parts, strict=True)
+        for turn, row in enumerate(part.wavefronts)
+    ]
+    for number, (name, row) in enumerate(rows, start=1):
+        cells = ["  . "] * BANKS
+        for word in row:
+            cells[word.bank] = f"{word.lanes[0]:3d}{'+' if len(word.lanes) > 1 else ' '}"
+        lines.append(f"{name:<{width}} {number:3d}  {''.join(cells)}".rstrip())
     return "\n".join(lines)

@@ -101,11 +101,10 @@ OF_THE_GPU = ("dram",)
 
 class Traffic(Observer):
     """Counts how often each instruction is executed, and what of global memory must be fetched:
-    lines looked up in L1, and sectors by block and by launch."""
+    lines looked up in L1, and sectors by block and by launch. Executions and lines are arrays where
+    an observer of the launch asks for numbers by block."""
 
-    def __init__(self, by_block: int = 0) -> None:
-        """`by_block`: so many blocks are counted by themselves: executions and lines are arrays."""
-        self.blocks, self.by_block = by_block, by_block > 0
+    def __init__(self) -> None:
         # `executions` counts executions by warp of the instruction at each pc.
         self.executions: Counter[int] = Counter()
         self.lines: Any = 0
@@ -126,7 +125,8 @@ class Traffic(Observer):
         addresses, active = event.addresses()
         key = ("lines", event.width, event.offset % LINE)
         if key not in event.cache:
-            event.cache[key] = self._sum(count_lines(addresses, active, event.width))
+            lines = count_lines(addresses, active, event.width)
+            event.cache[key] = event.state.sum_of_warps(lines)
         self.lines = self.lines + event.cache[key]
         blocks = np.broadcast_to(event.blocks()[:, None], addresses.shape)
         self._fetch(blocks[active], addresses[active], event.width)
@@ -140,23 +140,13 @@ class Traffic(Observer):
         self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray
     ) -> None:
         inside = (index >= 0) & (index < texture.elements)
-        lanes = lanes[inside]
-        addresses = (
-            texture.address - GLOBAL_BASE + index[inside].astype(np.int64) * texture.element_bytes
-        )
-        full, active = np.zeros(self._state.lanes, np.int64), np.zeros(self._state.lanes, bool)
-        full[lanes], active[lanes] = addresses, True
-        lines = count_lines(full.reshape(-1, WARP), active.reshape(-1, WARP), texture.element_bytes)
-        self.lines = self.lines + self._sum(lines)
-        self._fetch(
-            self._state.blocks[self._state.block_of[lanes]], addresses, texture.element_bytes
-        )
-
-    def _sum(self, of_warps: np.ndarray) -> Any:
-        """Return the sum over warps, or over those of each block."""
-        return (
-            of_warps.reshape(self.blocks, -1).sum(axis=1) if self.by_block else int(of_warps.sum())
-        )
+        lanes, width, state = lanes[inside], texture.element_bytes, self._state
+        addresses = texture.address - GLOBAL_BASE + index[inside].astype(np.int64) * width
+        full, active = np.zeros(state.lanes, np.int64), state.mask_of(lanes)
+        full[lanes] = addresses
+        lines = count_lines(full.reshape(-1, WARP), active.reshape(-1, WARP), width)
+        self.lines = self.lines + state.sum_of_warps(lines)
+        self._fetch(state.blocks[state.block_of[lanes]], addresses, width)
 
     def _fetch(self, blocks: np.ndarray, addresses: np.ndarray, width: int) -> None:
         """Record which sectors the blocks touch."""
@@ -174,17 +164,14 @@ class Traffic(Observer):
     def sectors_of(self, blocks: Sequence[int]) -> np.ndarray:
         """Return the different sectors that these blocks read, by their numbers."""
         seen = self._distinct()
-        parts = [
-            seen[slice(*np.searchsorted(seen, (block << 40, block + 1 << 40)))] for block in blocks
-        ]
+        ends = [np.searchsorted(seen, (block << 40, block + 1 << 40)) for block in blocks]
+        parts = [seen[first:end] for first, end in ends]
         return distinct(np.concatenate(parts) & ((1 << 40) - 1))
 
     def _distinct(self) -> np.ndarray:
         """Return the blocks and sectors seen so far, in order."""
         if len(self._seen) != 1:
-            self._seen = (
-                [distinct(np.concatenate(self._seen))] if self._seen else [np.zeros(0, np.int64)]
-            )
+            self._seen = [distinct(np.concatenate([np.zeros(0, np.int64), *self._seen]))]
         return self._seen[0]
 
     def totals(self) -> dict[str, float]:
@@ -203,11 +190,8 @@ def count_lines(addresses: np.ndarray, active: np.ndarray, width: int) -> np.nda
     """Return different 128-byte lines that each warp's request touches. `addresses` in bytes:
     [warps, 32].
     """
-    lines = np.concatenate([addresses // LINE, (addresses + width - 1) // LINE], axis=1)
-    lines = np.sort(np.where(np.concatenate([active, active], axis=1), lines, -1), axis=1)
-    first = lines >= 0
-    first[:, 1:] &= lines[:, 1:] != lines[:, :-1]
-    return np.asarray(first.sum(axis=1))
+    lines = np.stack([addresses, addresses + width - 1], axis=-1) // LINE
+    return wavefronts.distinct_of_rows(lines, active[..., None])
 
 
 @dataclass
@@ -374,7 +358,6 @@ def compute(
     c = work.counts
     reads, modelled = issue.of_function(function, executed, c[MERGED_LOADS])
     issued = executed.total(function)
-    stored = c[STORED_SECTORS]
     dram_per_clock = gpu.dram_gb_per_s * 1e3 / gpu.clock_mhz / gpu.sms
     rows = [
         ("fma", pipes.pop("fma"), "pipe clocks", gpu.fma_per_clock),
@@ -386,22 +369,18 @@ def compute(
         ("l1", c["lines"], "lines", gpu.l1_lines_per_clock),
         ("dram", SECTOR * c["sectors"], "bytes", dram_per_clock),
     ]
-    bounds = [
+    # Blocks that share an SM may share what they read, through its L1. How a scheduler issues is
+    # not documented.
+    l2 = SECTOR * (c["block_sectors"] + c[STORED_SECTORS])
+    rows.append(("l2", l2, "bytes", gpu.l2_bytes_per_clock))
+    every = [
         Bound(name, float(a / (rate * gpu.sms)), float(a), unit)
         for name, a, unit, rate in rows
         if a > 0
     ]
-    # Blocks that share an SM may share what they read, through its L1. How a scheduler issues is
-    # not documented.
-    l2 = SECTOR * (c["block_sectors"] + stored)
-    rough = OF_BLOCKS if executed.estimated > ESTIMATED else ()
-    estimates = [bound for bound in bounds if bound.resource in rough]
-    bounds = [bound for bound in bounds if bound.resource not in rough]
-    estimates += (
-        [Bound("l2", float(l2 / (gpu.l2_bytes_per_clock * gpu.sms)), float(l2), "bytes")]
-        if l2
-        else []
-    )
+    rough = ("l2", *(OF_BLOCKS if executed.estimated > ESTIMATED else ()))
+    estimates = [bound for bound in every if bound.resource in rough]
+    bounds = [bound for bound in every if bound.resource not in rough]
     if max(reads):
         cycles = float(modelled / (gpu.issue_per_clock * gpu.sms))
         estimates.append(Bound("issue_model", cycles, issued, "instructions"))
@@ -431,14 +410,8 @@ def _waits(program: Program) -> str | None:
 
 def held(gpu: Machine, threads: int, registers: int, shared_bytes: int) -> int:
     """Return the number of blocks that one SM holds."""
-    limits = Limits(
-        gpu.warps,
-        gpu.blocks,
-        gpu.shared_bytes,
-        gpu.shared_bytes,
-        KIB,
-        gpu.registers,
-    )
+    shared = gpu.shared_bytes
+    limits = Limits(gpu.warps, gpu.blocks, shared, shared, KIB, gpu.registers)
     return occupancy(limits, threads, registers, shared_bytes).blocks_per_sm
 
 
@@ -449,9 +422,8 @@ def _pipes(function: sass.Function, executed: Executions, gpu: Machine) -> dict[
     for block, times in zip(function.blocks, executed.blocks, strict=True):
         for i in block.instructions if times else ():
             if i.name in FMA_PIPE:
-                clocks["fma"] += times * (
-                    2 if set(FMA_PIPE_TWICE) & set(i.modifiers) else FMA_PIPE[i.name]
-                )
+                twice = not set(FMA_PIPE_TWICE).isdisjoint(i.modifiers)
+                clocks["fma"] += times * (2 if twice else FMA_PIPE[i.name])
             elif i.name in FP64:
                 clocks["fp64"] += times
             elif (shape := _gmma(i)) is not None:
@@ -459,12 +431,8 @@ def _pipes(function: sass.Function, executed: Executions, gpu: Machine) -> dict[
                 # One warp does 16 of the 64 rows of a wgmma.
                 clocks["tensor"] += times * 2 * 16 * n * int(t) / getattr(gpu, GMMA[t])
             elif i.name in TENSOR:
-                k = (
-                    next((HMMA_K[m] for m in i.modifiers if m in HMMA_K), None)
-                    if i.name == "HMMA"
-                    else None
-                )
-                if k is None:
+                k = next((HMMA_K[m] for m in i.modifiers if m in HMMA_K), None)
+                if k is None or i.name != "HMMA":
                     clocks[i.opcode] += times
                 else:
                     tf32 = "TF32" in i.modifiers

@@ -138,17 +138,15 @@ BULK = {"ld": "bulk_ld", "st": "bulk_st", "atom": "bulk_st"}
 class Counters(Observer):
     """An observer that counts accesses and instructions."""
 
-    def __init__(self, merge_loads: bool = True, by_block: int = 0) -> None:
-        """`by_block`: count this number of blocks separately: all counts are arrays. 0: count them
-        together.
-        """
-        self.merge_loads, self.blocks = merge_loads, by_block
-        self.by_block = by_block > 0
+    _state: State
+
+    def __init__(self, merge_loads: bool = True, by_block: bool = False) -> None:
+        """`by_block`: count the blocks of a batch separately: all counts are arrays."""
+        self.merge_loads, self.by_block = merge_loads, by_block
         self.stats: dict[int, Stats] = {}
         self.program: Program | None = None
         self.grid = self.block = (0, 0, 0)
         self._source: tuple[np.ndarray, np.ndarray] | None = None
-        self._state: State | None = None
         self.merges = Merges()
         # `_iterations` holds the run of a loop's iterations by pc, block and lanes.
         self._iterations: dict[tuple[int, int, bytes | None], _Run] = {}
@@ -226,9 +224,9 @@ class Counters(Observer):
             touched = distinct(np.concatenate([moved, moved + width - 1]) // wavefronts.SECTOR).size
             self._boxes[pattern] = touched
         count: Any = 1
-        if self.by_block and self._state is not None:
-            count = np.zeros(self.blocks, np.int64)
-            count[self._state.block_of[np.asarray(access.lanes)[0]]] = 1
+        if (state := self._state).by_block:
+            count = np.zeros(len(state.blocks), np.int64)
+            count[state.block_of[np.asarray(access.lanes)[0]]] = 1
         stats.requests += count
         stats.sectors += touched * count
         stats.ideal_sectors += -(-at.size * width // wavefronts.SECTOR) * count
@@ -276,23 +274,17 @@ class Counters(Observer):
         at = where.raw + event.offset
         widths = (None, *(tier for tier, _ in unrolled.tiers))
         costs = {w: self._waves(event, w or width, kind) for w in widths}
-        pc = event.instruction.pc
-        if not self.by_block or self._state is None:
-            self._next(
-                (pc, 0, None if where.lanes is None else where.lanes.tobytes()),
-                stats,
-                unrolled,
-                at,
-                costs,
-            )
+        pc, state = event.instruction.pc, self._state
+        if not state.by_block:
+            key = pc, 0, None if where.lanes is None else where.lanes.tobytes()
+            self._next(key, stats, unrolled, at, costs)
             return
-        state = self._state
         lanes = np.arange(state.lanes) if where.lanes is None else where.lanes
         starts = np.flatnonzero(np.diff(lanes // state.padded)) + 1
         for ids, here in zip(np.split(lanes, starts), np.split(at, starts), strict=True):
             # Each block goes through the loop as often as it does.
             block = int(ids[0]) // state.padded
-            inside = np.arange(self.blocks) == block
+            inside = np.arange(len(state.blocks)) == block
             of_block: dict[int | None, Cost] = {
                 w: (cost[0] * inside, cost[1] * inside, cost[2] * inside, cost[3])
                 for w, cost in costs.items()
@@ -337,10 +329,7 @@ class Counters(Observer):
             pattern = (kind, width, addresses.shape, moved.tobytes(), active.tobytes())
             cost = self._patterns.get(pattern)
             if cost is None:
-                if kind == "ldmatrix":
-                    result = wavefronts.ldmatrix(addresses, active)
-                else:
-                    result = wavefronts.shared(addresses, active, width, store=kind == "st")
+                result = wavefronts.count(kind, addresses, active, width)
                 cost = self._remember(pattern, self._summary(result, active))
             event.cache[key] = cost
         return cost
@@ -351,19 +340,16 @@ class Counters(Observer):
         self._patterns[pattern] = cost
         return cost
 
-    def _sum(self, of_warps: np.ndarray) -> Any:
-        """Return the sum over warps, or over those of each block."""
-        return (
-            of_warps.reshape(self.blocks, -1).sum(axis=1) if self.by_block else int(of_warps.sum())
-        )
-
     def _summary(self, result: tuple[np.ndarray, np.ndarray], active: np.ndarray) -> Cost:
         """Return sums over warps, in place of the arrays."""
         waves, ideal = result
         used = np.asarray(active.any(axis=1))
         ways = np.bincount(-(-waves[used] // np.maximum(ideal[used], 1)))
         histogram = {int(n): int(c) for n, c in enumerate(ways) if c}
-        return self._sum(used), self._sum(waves * used), self._sum(ideal * used), histogram
+        requests, all_waves, all_ideal = map(
+            self._state.sum_of_warps, (used, waves * used, ideal * used)
+        )
+        return requests, all_waves, all_ideal, histogram
 
     def _add(self, stats: Stats, cost: Cost) -> None:
         requests, waves, ideal, histogram = cost
@@ -379,14 +365,9 @@ class Counters(Observer):
             addresses, active = event.addresses()
             touched, bytes_ = wavefronts.sectors(addresses, active, event.width)
             ideal = -(-bytes_ // wavefronts.SECTOR)
-            threads = (
-                self._sum(np.count_nonzero(active, axis=1))
-                if self.by_block
-                else np.count_nonzero(active)
-            )
-            used = np.asarray(active.any(axis=1))
-            counts = (*map(self._sum, (used, touched, ideal, bytes_)), threads * event.width)
-            event.cache[key] = counts
+            used, threads = np.asarray(active.any(axis=1)), active.sum(axis=1)
+            of_warps = (used, touched, ideal, bytes_, threads * event.width)
+            counts = event.cache[key] = tuple(map(self._state.sum_of_warps, of_warps))
         requests, sectors, best, distinct, wanted = counts
         if event.kind != "cp_async_ld":
             stats.requests = stats.requests + requests
@@ -400,9 +381,10 @@ class Counters(Observer):
             # What functions pass is in registers.
             return
         addresses, active = event.addresses()
-        stats.requests = stats.requests + self._sum(np.asarray(active.any(axis=1)))
+        sum_of = self._state.sum_of_warps
+        stats.requests = stats.requests + sum_of(np.asarray(active.any(axis=1)))
         touched = wavefronts.local_sectors(addresses, active, event.width)
-        stats.local_sectors = stats.local_sectors + self._sum(touched)
+        stats.local_sectors = stats.local_sectors + sum_of(touched)
 
     # results
 

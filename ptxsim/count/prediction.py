@@ -15,7 +15,7 @@ import contextlib
 import itertools
 import math
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -26,11 +26,10 @@ from ..engine.kernel import Kernel, dimensions
 from ..engine.slicing import PURE
 from ..errors import PtxsimError, TooCostlyError
 from ..instructions import registry
-from ..machine.arrays import Texture
 from ..machine.clusters import in_clusters
 from ..machine.launch import Limits
-from ..machine.memory import Access, Arena
-from ..machine.observer import Launched, MemoryEvent, Observer
+from ..machine.memory import Arena
+from ..machine.observer import Launched, Observer
 from ..machine.values import distinct
 from ..ptx import polling
 from ..ptx.program import Program
@@ -39,7 +38,6 @@ from ..ptx.sizes import Dim3
 from ..ptx.syntax import Address, Instruction, Register, registers_of
 from .bounds import SECTOR, Traffic, Work
 from .counters import Counters, Stats, at_least, named
-from .extrapolation import EXACT, NotLinearError, extrapolate
 from .trip_counts import trip_counts
 
 # Values that are tried in turn for a count of trips: the least, and the step from it.
@@ -73,8 +71,43 @@ OF_INSTRUCTION = (
 OF_TRAFFIC = ("lines", "block_sectors", "sectors")
 
 
+# Two counts are equal within this relative tolerance.
+EXACT = 1e-9
+
+
 class BlocksDifferError(PtxsimError):
     """A few blocks do not predict the others."""
+
+
+class NotLinearError(PtxsimError):
+    """Counts do not grow linearly with the number of steps."""
+
+
+def extrapolate(runs: Mapping[int, Mapping[str, float]], to_steps: int) -> dict[str, float]:
+    """Return the sums of a launch with `to_steps` steps of its loop, from those of three or more
+    by their number of steps. A name that a launch lacks counts as 0 there.
+
+    Where a step costs the same each time, a sum is a + b * steps. Two launches give a and b; each
+    further one must agree with their prediction. Only sums grow so: a ratio is made of sums
+    afterwards. Raises `NotLinearError` that names the first sum that does not grow linearly.
+    """
+    few, more, *others = sorted(runs)
+    names = dict.fromkeys(name for steps in (few, more, *others) for name in runs[steps])
+
+    def predicted(name: str, steps: int) -> float:
+        first, second = runs[few].get(name, 0.0), runs[more].get(name, 0.0)
+        slope = (second - first) / (more - few)
+        return first - slope * few + slope * steps
+
+    for steps in others:
+        for name in names:
+            first, second, counted = (runs[n].get(name, 0.0) for n in (few, more, steps))
+            if abs(predicted(name, steps) - counted) > EXACT * abs(counted):
+                raise NotLinearError(
+                    f"{name} does not grow linearly: {first:,.0f}, {second:,.0f} and {counted:,.0f} with "
+                    f"{few}, {more} and {steps} steps"
+                )
+    return {name: predicted(name, to_steps) for name in names}
 
 
 @dataclass(frozen=True)
@@ -100,6 +133,16 @@ def _named(pc: int, name: str) -> str:
     return f"@{pc} {name}"
 
 
+def _told(event: str) -> Callable[..., None]:
+    """Return a method that tells an event to those who count the batch that runs."""
+
+    def tell(self: _Apart, *args: object) -> None:
+        for observer in self.now:
+            getattr(observer, event)(*args)
+
+    return tell
+
+
 class _Apart(Observer):
     """Counts each block by itself."""
 
@@ -116,11 +159,11 @@ class _Apart(Observer):
         self.launch = kernel, grid, block
 
     def batch(self, blocks: np.ndarray) -> None:
-        counters = Counters(by_block=len(blocks))
+        counters = Counters()
         self.batches.append((blocks, counters))
         self.now = [counters]
         if self.by_instruction:
-            self.traffic.append((blocks, Traffic(by_block=len(blocks))))
+            self.traffic.append((blocks, Traffic()))
             self.now = [counters, self.traffic[-1][1]]
         for observer in self.now:
             observer.begins(*self.launch)
@@ -154,27 +197,8 @@ class _Apart(Observer):
                     by_first[first][name] = amount
         return by_first
 
-    def executed(self, instruction: Instruction, warps: int) -> None:
-        for observer in self.now:
-            observer.executed(instruction, warps)
-
-    def memory(self, event: MemoryEvent) -> None:
-        for observer in self.now:
-            observer.memory(event)
-
-    def bulk(self, instruction: Instruction, access: Access, width: int, kind: str) -> None:
-        for observer in self.now:
-            observer.bulk(instruction, access, width, kind)
-
-    def operands(self, instruction: Instruction, warpgroups: int, size: int) -> None:
-        for observer in self.now:
-            observer.operands(instruction, warpgroups, size)
-
-    def texture(
-        self, instruction: Instruction, texture: Texture, lanes: np.ndarray, index: np.ndarray
-    ) -> None:
-        for observer in self.now:
-            observer.texture(instruction, texture, lanes, index)
+    executed, memory, bulk = _told("executed"), _told("memory"), _told("bulk")
+    operands, texture = _told("operands"), _told("texture")
 
 
 @dataclass
@@ -288,7 +312,7 @@ def decides(
     while before != (len(known), len(spaces)):
         before = len(known), len(spaces)
         for i in program.code:
-            effect = i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS
+            effect = not registry.is_elementwise(i)
             addresses = [operand for operand in i.operands if isinstance(operand, Address)]
             if i.predicate in known and effect and i.opcode not in PURE:
                 return i
@@ -419,7 +443,7 @@ def predict(
     `over`: the place of a whole-number argument by which the work of each block grows linearly (k
     of a matrix product, say), and three or more smaller values in steps of one size: it is run with
     these, and what the launch's own value counts follows from them; all of them must lie on one
-    line (`count/extrapolation.py`). Without it, a large argument that does no more than count trips
+    line (`extrapolate`). Without it, a large argument that does no more than count trips
     of loops (`count/trip_counts.py`) is shortened so, where the counts lie on a line.
 
     `by_instruction`: the result has `counters` and `work`, too. Of what a launch reads from DRAM,
@@ -576,7 +600,7 @@ class _Predictor:
         """
         ran = {value: self.of_grid(self._with(index, value), classes) for value in values}
         sums = {value // step: counts for value, (counts, _) in ran.items()}
-        added = extrapolate(sums, 1, int(self.args[index]) // step, 1)
+        added = extrapolate(sums, int(self.args[index]) // step)
         return added, max(sampled for _, sampled in ran.values())
 
     @cached_property

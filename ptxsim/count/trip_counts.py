@@ -52,12 +52,16 @@ def _first(i: Instruction) -> object:
     return i.operands[0] if i.operands and i.opcode not in ("st", "red", "bra", "brx") else ()
 
 
+def _computes(i: Instruction) -> bool:
+    """Return whether an instruction's result follows from its operands, in all threads of a block."""
+    return i.opcode in COPIES or registry.is_elementwise(i)
+
+
 def _differs(i: Instruction, of_parameter: set[int]) -> bool:
     """Return whether an instruction's result is another in other blocks, whatever its operands."""
     if any(isinstance(o, Special) and o.name.startswith(OF_BLOCK) for o in i.operands):
         return True
-    effect = i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS
-    return effect and i.opcode not in COPIES and i.pc not in of_parameter
+    return not _computes(i) and i.pc not in of_parameter
 
 
 def _reached(program: Program, registers: set[Register]) -> set[Register]:
@@ -66,10 +70,7 @@ def _reached(program: Program, registers: set[Register]) -> set[Register]:
     while size != len(reached):
         size = len(reached)
         for i in program.code:
-            computed = i.opcode in COPIES or not (
-                i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS
-            )
-            if computed and (
+            if _computes(i) and (
                 i.predicate in reached or not reached.isdisjoint(registers_of(i.operands[1:]))
             ):
                 reached.update(registers_of(_first(i)))
@@ -82,10 +83,7 @@ def _counts_trips(program: Program, registers: set[Register], varying: set[Regis
         return False
     goes_back = False
     for i in program.code:
-        if (
-            not (i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS)
-            or i.opcode in COPIES
-        ):
+        if _computes(i):
             continue
         if i.opcode in ("bra", "brx"):
             goes_back |= i.predicate in taint and any(target <= i.pc for target in targets(i))

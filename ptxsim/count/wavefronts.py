@@ -106,6 +106,19 @@ def cp_async(
     return waves, -(-bytes_wanted // (BANKS * WORD))
 
 
+def count(
+    kind: str, addresses: np.ndarray, active: np.ndarray, width: int, *source: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return wavefronts and ideal of an access: ld, st, atom, ldmatrix or cp_async, which has its
+    `source`: the global addresses, and which lanes read.
+    """
+    if kind == "ldmatrix":
+        return ldmatrix(addresses, active)
+    if kind == "cp_async":
+        return cp_async(addresses, active, width, *source)
+    return shared(addresses, active, width, store=kind == "st")
+
+
 def distinct(values: np.ndarray, active: np.ndarray) -> np.ndarray:
     """Return the number of different values in each row [warps, 32]."""
     return _distinct(_ordered(values, active))
@@ -134,11 +147,15 @@ def local_sectors(addresses: np.ndarray, active: np.ndarray, width: int) -> np.n
     lane = np.arange(addresses.shape[1]) // (SECTOR // WORD)
     words = range(0, max(width, WORD), WORD)
     touched = np.stack([(addresses + word) // WORD * 4 + lane for word in words], axis=-1)
-    touched = np.where(active[..., None], touched, -1).reshape(len(addresses), -1)
-    ordered = np.sort(touched, axis=1)
-    first = np.ones(ordered.shape, bool)
-    first[:, 1:] = ordered[:, 1:] != ordered[:, :-1]
-    return np.asarray((first & (ordered >= 0)).sum(axis=1))
+    return distinct_of_rows(touched, active[..., None])
+
+
+def distinct_of_rows(values: np.ndarray, valid: np.ndarray) -> np.ndarray:
+    """Return how many different values from 0 on each row has among the valid ones, [rows, ...]."""
+    ordered = np.sort(np.where(valid, values, -1).reshape(len(values), -1), axis=1)
+    first = ordered >= 0
+    first[:, 1:] &= ordered[:, 1:] != ordered[:, :-1]
+    return np.asarray(first.sum(axis=1))
 
 
 def sectors(addresses: np.ndarray, active: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray]:

@@ -25,6 +25,7 @@ from ..machine.memory import ALIGN, GLOBAL_BASE, GUARD, HEAP, Allocation, Arena,
 from ..machine.tensor_maps import BYTES as MAP_BYTES
 from ..machine.tensor_maps import MAGIC, TensorMap, decoded
 from ..machine.texture_arrays import TextureArray
+from ..machine.values import runs
 from ..ptx.program import Program
 from ..ptx.syntax import Module, Variable
 from .linking import initial_bytes
@@ -84,10 +85,8 @@ class DeviceMemory(Arena):
         for address in [at for at in self.used_maps if gone.start <= at < gone.end]:
             del self.used_maps[address]
             self.changed_maps.pop(address, None)
-        self.released_last = [
-            a for a in self.released_last if a.end <= gone.start or a.start >= gone.end
-        ][-100:]
-        self.released_last.append(gone)
+        apart = [a for a in self.released_last if a.end <= gone.start or a.start >= gone.end]
+        self.released_last = [*apart[-100:], gone]
 
     def holder(self, address: int) -> Allocation | None:
         """Return the allocation that an address belongs to."""
@@ -111,11 +110,8 @@ class DeviceMemory(Arena):
 
     def finish(self) -> None:
         """Rebuild the list of allocations for a launch."""
-        heap = (
-            []
-            if self.heap is None
-            else sorted(self.heap.blocks.values(), key=lambda block: block.start)
-        )
+        blocks = [] if self.heap is None else self.heap.blocks.values()
+        heap = sorted(blocks, key=lambda block: block.start)
         self.allocations = [*self.of_launch, *heap, *(self.live[start] for start in self._starts)]
         self.starts = [a.start - GLOBAL_BASE for a in self.allocations]
         self.ends = [a.end - GLOBAL_BASE for a in self.allocations]
@@ -126,12 +122,8 @@ class DeviceMemory(Arena):
         pages.
         """
         copy = DeviceMemory(whole)
-        copy.__dict__.update(
-            {
-                name: value.copy() if isinstance(value, dict | list) else value
-                for name, value in self.__dict__.items()
-            }
-        )
+        for name, value in vars(self).items():
+            setattr(copy, name, value.copy() if isinstance(value, dict | list) else value)
         copy.whole, copy.heap, copy.device = whole, deepcopy(self.heap), replace(self.device)
         copy.finish()
         return copy
@@ -144,10 +136,9 @@ class DeviceMemory(Arena):
         text = super().nearest(offset)
         if text == "in no allocation" and at < PAGE:
             return f"{at} bytes past a null pointer" if at else "a null pointer"
-        name = self.of_host(at) if text == "in no allocation" else None
-        return (
-            text if name is None else f"an address of the host, in {name}, which kernels cannot use"
-        )
+        if text == "in no allocation" and (name := self.of_host(at)) is not None:
+            return f"an address of the host, in {name}, which kernels cannot use"
+        return text
 
     def of_host(self, address: int) -> str | None:
         """Return what of the program's own memory lies at an address, if anything does."""
@@ -157,9 +148,8 @@ class DeviceMemory(Arena):
             for line in maps:
                 bounds, _, _, _, _, *name = line.split()
                 start, end = (int(part, 16) for part in bounds.split("-"))
-                if start <= address < end and not GLOBAL_BASE <= start < GLOBAL_BASE + len(
-                    self.whole
-                ):
+                of_device = GLOBAL_BASE <= start < GLOBAL_BASE + len(self.whole)
+                if start <= address < end and not of_device:
                     known = {"[stack]": "its stack", "[heap]": "its heap"}
                     return known.get("".join(name), "a variable or an array of its own")
         return None
@@ -222,12 +212,16 @@ class DeviceMemory(Arena):
         else:
             self._unwritten.pop(start, None)
 
+    def _variables(self) -> set[int]:
+        """Return the addresses of the variables of modules."""
+        return {at for addresses in self.addresses.values() for at in addresses.values()}
+
     def unwritten(self) -> list[Span]:
         """Return memory that nobody has written; of each allocation also an empty span at its
         start, by which a launch knows that pointers to it matter. Not of variables, which begin as
         zeros.
         """
-        variables = {at for addresses in self.addresses.values() for at in addresses.values()}
+        variables = self._variables()
         spans = {start: gaps for start, gaps in self._unwritten.items() if start not in variables}
         return [s for start, gaps in spans.items() for s in [(start, start), *gaps]]
 
@@ -235,7 +229,7 @@ class DeviceMemory(Arena):
         """Record what a launch that has ended wrote."""
         self.of_launch, self.top = [], GLOBAL_BASE + GUARD
         shadow = machine.global_memory
-        variables = {at for addresses in self.addresses.values() for at in addresses.values()}
+        variables = self._variables()
         if shadow is None:
             return
         for address in shadow.maps.used_maps:
@@ -259,23 +253,17 @@ class DeviceMemory(Arena):
                 if marks.all():
                     left.append((first, end))
                     continue
-                flips = np.flatnonzero(marks[1:] != marks[:-1]) + 1
-                if len(flips) > 2 * MAX_SPANS:
+                parts = runs(marks)
+                if len(parts) > MAX_SPANS:
                     left = []
                     break
-                edges = np.concatenate(
-                    [[0] if marks[0] else [], flips, [len(marks)] if marks[-1] else []]
-                ).astype(int)
-                at = GLOBAL_BASE + (base + edges) * size
-                left += [
-                    (max(int(a), first), min(int(b), end))
-                    for a, b in zip(at[::2], at[1::2], strict=True)
-                ]
+                at = GLOBAL_BASE + (base + parts) * size
+                left += [(max(a, first), min(b, end)) for a, b in at.tolist()]
             self._keep(start, left)
 
     def all_written(self) -> None:
         """Treat all memory as written, after writes that were not watched."""
-        variables = {at for addresses in self.addresses.values() for at in addresses.values()}
+        variables = self._variables()
         self._unwritten = {start: s for start, s in self._unwritten.items() if start in variables}
 
     # parameters
@@ -287,11 +275,8 @@ class DeviceMemory(Arena):
         buffers: dict[Variable, Any] = {}
         for parameter in program.parameters:
             raw = params[parameter.offset : parameter.offset + parameter.variable.size]
-            if (
-                len(raw) == MAP_BYTES
-                and (number := decoded(raw)) is not None
-                and number < len(self.tensor_maps)
-            ):
+            number = decoded(raw) if len(raw) == MAP_BYTES else None
+            if number is not None and number < len(self.tensor_maps):
                 holders = [self.holder(self.tensor_maps[number].address)]
             else:
                 pointers = np.frombuffer(raw[: len(raw) // 8 * 8], np.uint64).tolist()

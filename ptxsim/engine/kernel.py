@@ -19,7 +19,7 @@ from ..machine.arrays import Array, Texture
 from ..machine.clusters import in_clusters
 from ..machine.device import Device
 from ..machine.faults import Accepted, Faults, Found
-from ..machine.launch import NO_CHECKS, Checks, LaunchConfig, Limits
+from ..machine.launch import NO_CHECKS, Checks, LaunchConfig, Limits, Request
 from ..machine.memory import Arena
 from ..machine.observer import Observer
 from ..machine.state import WARP, State
@@ -75,31 +75,6 @@ Argument = Any
 Constant = Array | np.ndarray | np.generic | bytes
 # Arrays and their addresses are listed by id.
 Placed = dict[int, tuple[Array, int]]
-
-
-@dataclass(frozen=True)
-class Request:
-    """The arguments of a launch, checked, as `Kernel.launch` describes them."""
-
-    grid: Dim3
-    block: Dim3
-    cluster: Dim3
-    args: Sequence[Argument]
-    shared_bytes: int
-    observers: Sequence[Observer]
-    checks: Checks
-    limits: Limits
-    values: bool
-    constants: Mapping[str, Constant]
-    blocks: Sequence[int] | None
-    cooperative: bool
-    backwards: bool
-    faults: Faults
-
-    @property
-    def padded_block(self) -> int:
-        """Return the threads of a block, in whole warps."""
-        return align_up(math.prod(self.block), WARP)
 
 
 @dataclass(frozen=True)
@@ -251,10 +226,8 @@ class Packing:
     def _place(self, array: Array) -> int:
         """Return the device address of an array; one that is passed twice is placed once."""
         if id(array) not in self.arrays:
-            address = (
-                self.arena.allocate(array.offset + max(1, array.nbytes), array.name) + array.offset
-            )
-            self.arrays[id(array)] = (array, address)
+            start = self.arena.allocate(array.offset + max(1, array.nbytes), array.name)
+            self.arrays[id(array)] = (array, start + array.offset)
         return self.arrays[id(array)][1]
 
 
@@ -403,7 +376,7 @@ class Kernel:
         if not isinstance(checks, Checks):
             checks = Checks() if checks else NO_CHECKS
         if not values and checks != NO_CHECKS:
-            raise PtxsimError(f"{self.title}: values=False goes with checks=False only")
+            raise self._error("values=False goes with checks=False only")
         grid, block = dimensions(grid), dimensions(block)
         sizes.require_launch(self.title, grid, block, shared_bytes)
         self._require_block(block)
@@ -412,7 +385,7 @@ class Kernel:
             block=block,
             cluster=self.cluster_of(grid, cluster),
             args=args,
-            shared_bytes=shared_bytes,
+            dynamic_shared_bytes=shared_bytes,
             observers=tuple(observers),
             checks=checks,
             limits=limits or Limits(),
@@ -480,10 +453,7 @@ class Kernel:
             unwritten += memory.unwritten()
             given |= set(symbols) - memory.never_written(self.module)
         config = LaunchConfig(
-            grid=request.grid,
-            block=request.block,
-            cluster=request.cluster,
-            dynamic_shared_bytes=request.shared_bytes,
+            **vars(request),
             arena=arena,
             symbols=symbols,
             params=params,
@@ -494,10 +464,6 @@ class Kernel:
             tensor_maps=packing.maps,
             registers=self._registers(request.block),
             grid_workspace=workspace,
-            checks=request.checks,
-            values=request.values,
-            backwards=request.backwards,
-            faults=request.faults,
             device=Device() if memory is None else memory.device,
         )
         return config, batches, given
@@ -523,9 +489,8 @@ class Kernel:
         return chosen[::-1] if request.backwards else chosen
 
     def _cost(self, request: Request, blocks: int) -> sizes.Cost:
-        return sizes.Cost(
-            self.title, blocks, request.padded_block, request.limits.thread_instructions
-        )
+        limit = request.limits.thread_instructions
+        return sizes.Cost(self.title, blocks, request.padded_block, limit)
 
     def _batch_size(self, request: Request, total: int, arena: Arena) -> int:
         """Return how many blocks run together: as many as the limit of threads allows, or as a
@@ -537,24 +502,26 @@ class Kernel:
             at_once = max(at_once, self._resident_blocks(request))
         size = min(at_once * together, total)
         sizes.require_batch(
-            self.title, self.program, request.shared_bytes, size * padded, padded, arena.nbytes
+            self.title,
+            self.program,
+            request.dynamic_shared_bytes,
+            size * padded,
+            padded,
+            arena.nbytes,
         )
         return size
 
     def _resident_blocks(self, request: Request) -> int:
         """Return how many blocks a device holds at a time."""
-        shared = self.program.static_shared_bytes + request.shared_bytes
+        shared = self.program.static_shared_bytes + request.dynamic_shared_bytes
         return sizes.resident_blocks(request.padded_block, shared)
 
     def _run_batches(self, request: Request, batches: Batches, packing: Packing) -> int:
         """Run all blocks; return the number of instructions, each for all threads of a batch."""
         machine, cost = self.machine, self._cost(request, len(batches.blocks))
         # Without values, stores must not change textures.
-        saved = [
-            (t, t.numpy().copy())
-            for t in packing.textures.values()
-            if isinstance(t, TextureArray) and not request.values
-        ]
+        arrays = [t for t in packing.textures.values() if isinstance(t, TextureArray)]
+        saved = [(t, t.numpy().copy()) for t in arrays if not request.values]
         steps = lanes = done = 0
         try:
             for batch in batches:
@@ -580,11 +547,11 @@ class Kernel:
     def _require_cooperative(self, request: Request, chosen: int) -> None:
         """All blocks of a grid that synchronises must run at a time, as of a cooperative launch."""
         blocks, held = math.prod(request.grid), self._resident_blocks(request)
-        what = f"{self.title}: the grid synchronises (cooperative groups)"
+        what = "the grid synchronises (cooperative groups)"
         if chosen < blocks:
-            raise PtxsimError(f"{what}: all of its blocks must run")
+            raise self._error(f"{what}: all of its blocks must run")
         if blocks > held:
-            raise PtxsimError(
+            raise self._error(
                 f"{what}, but its {blocks} blocks do not run at a time: "
                 f"a GPU of {sizes.SMS} multiprocessors holds {held} of this size"
             )
@@ -593,26 +560,20 @@ class Kernel:
         self, constants: Mapping[str, Constant], arena: Arena, symbols: dict[str, int]
     ) -> set[str]:
         """Put contents in variables; their names in the PTX."""
-        variables = {
-            v.name: v for v in self.module.variables.values() if v.space in ("const", "global")
-        }
+        declared = self.module.variables.values()
+        variables = {v.name: v for v in declared if v.space in ("const", "global")}
         given = set()
         for name, value in constants.items():
             close = [v for v in variables if name in (v, plain_name(v))]
             if len(close) != 1:
                 known = ", ".join(plain_name(v) for v in variables) or "none"
-                raise PtxsimError(
-                    f"{self.title}: no constant or device variable {name!r}; the PTX has: {known}"
-                )
+                raise self._error(f"no constant or device variable {name!r}; the PTX has: {known}")
             variable = variables[close[0]]
             value = value.numpy() if isinstance(value, Array) else value
-            data = np.frombuffer(
-                value if isinstance(value, bytes) else np.asarray(value).tobytes(), np.uint8
-            )
+            raw = value if isinstance(value, bytes) else np.asarray(value).tobytes()
+            data = np.frombuffer(raw, np.uint8)
             if data.nbytes > variable.size:
-                raise PtxsimError(
-                    f"{self.title}: {name} holds {variable.size} bytes, not {data.nbytes}"
-                )
+                raise self._error(f"{name} holds {variable.size} bytes, not {data.nbytes}")
             given.add(variable.name)
             if variable.name in symbols:
                 arena.write(symbols[variable.name], data)
@@ -640,17 +601,16 @@ class Kernel:
             "written to one is in the others, too; the second must be a pointer into the first"
         ]
 
+    def _error(self, what: str) -> PtxsimError:
+        return PtxsimError(f"{self.title}: {what}")
+
     def _require_block(self, block: Dim3) -> None:
         attributes = self.program.entry.attributes
-        threads = block[0] * block[1] * block[2]
         for name, exact in (("reqntid", True), ("maxntid", False)):
             if name in attributes:
                 sizes = (*attributes[name], 1, 1)[:3]
-                bound = sizes[0] * sizes[1] * sizes[2]
-                if (exact and block != sizes) or threads > bound:
-                    raise PtxsimError(
-                        f"{self.title}: block {block} does not fit its .{name} {sizes}"
-                    )
+                if (exact and block != sizes) or math.prod(block) > math.prod(sizes):
+                    raise self._error(f"block {block} does not fit its .{name} {sizes}")
 
     def cluster_of(self, grid: Dim3, given: int | Sequence[int] | None) -> Dim3:
         """Return the blocks of a cluster of this grid: as the kernel says, or the launch (`given`).
@@ -661,15 +621,13 @@ class Kernel:
         declared = None if declared is None else dimensions(declared)
         cluster = declared or (1, 1, 1) if given is None else dimensions(given)
         if declared is not None and cluster != declared:
-            raise PtxsimError(
-                f"{self.title}: a cluster of {cluster} does not fit its __cluster_dims__ {declared}"
+            raise self._error(
+                f"a cluster of {cluster} does not fit its __cluster_dims__ {declared}"
             )
-        if math.prod(cluster) > MAX_CLUSTER_BLOCKS:
-            raise PtxsimError(
-                f"{self.title}: a cluster has at most {MAX_CLUSTER_BLOCKS} blocks, not {math.prod(cluster)}"
-            )
+        if (blocks := math.prod(cluster)) > MAX_CLUSTER_BLOCKS:
+            raise self._error(f"a cluster has at most {MAX_CLUSTER_BLOCKS} blocks, not {blocks}")
         if any(g % c for g, c in zip(grid, cluster, strict=True)):
-            raise PtxsimError(f"{self.title}: grid {grid} is no multiple of its cluster {cluster}")
+            raise self._error(f"grid {grid} is no multiple of its cluster {cluster}")
         return cluster
 
     def _registers(self, block: Dim3) -> int | None:
@@ -706,12 +664,9 @@ class Kernel:
             if addresses:
                 held[parameter.variable] = addresses
         homes = {address: min(addresses) for addresses in held.values() for address in addresses}
-        changed = True
-        while changed:
-            changed = False
+        before: dict[int, int] = {}
+        while before != homes:
+            before = dict(homes)
             for addresses in held.values():
-                home = min(homes[address] for address in addresses)
-                for address in addresses:
-                    changed |= homes[address] != home
-                    homes[address] = home
+                homes |= dict.fromkeys(addresses, min(homes[address] for address in addresses))
         return {variable: homes[min(addresses)] for variable, addresses in held.items()}, homes

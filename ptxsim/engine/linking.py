@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -52,40 +52,28 @@ def reachable_names(module: Module, name: str) -> list[str]:
         name = left.pop()
         if name not in names:
             names.append(name)
-            variable = module.variables.get(name)
-            left += (
-                [item.name for item in (variable.initial or ()) if isinstance(item, Symbol)]
-                if variable
-                else []
-            )
+            if name in module.variables:
+                left += _initial_names([module.variables[name]])
     return names
+
+
+def _initial_names(variables: Iterable[Variable]) -> list[str]:
+    """Return the names in the initialisers of variables."""
+    items = [item for variable in variables for item in variable.initial or ()]
+    return [item.name for item in items if isinstance(item, Symbol)]
 
 
 def address_taken(module: Module) -> list[str]:
     """Return the functions whose addresses are in variables or registers: an indirect call may
     reach any of them.
     """
-    symbols = [
-        item.name
-        for v in module.variables.values()
-        for item in v.initial or ()
-        if isinstance(item, Symbol)
-    ]
+    symbols = _initial_names(module.variables.values())
     for function in module.functions.values():
-        symbols += [
-            item.name
-            for v in function.variables
-            for item in v.initial or ()
-            if isinstance(item, Symbol)
-        ]
+        symbols += _initial_names(function.variables)
         for i in function.code or ():
             symbols += [] if i.opcode == "call" else _names(i)
-    functions = [module.functions.get(name) for name in dict.fromkeys(symbols)]
-    return [
-        f.name
-        for f in functions
-        if f is not None and f.code is not None and f.name not in module.entries
-    ]
+    defined = {f.name for f in module.functions.values() if f.code is not None}
+    return [s for s in dict.fromkeys(symbols) if s in defined and s not in module.entries]
 
 
 def choose_entry(module: Module, entry: str | None) -> Function:
@@ -158,10 +146,8 @@ def _order(program: Program) -> None:
         path.append(function.name)
         # A call by address may reach any function whose address is taken.
         reached = list(callees(program.module, function))
-        indirect = next(
-            (i for i in function.code or () if i.opcode == "call" and not _is_named(i)), None
-        )
-        if indirect is not None:
+        calls = [i for i in function.code or () if i.opcode == "call"]
+        for indirect in [i for i in calls if not _is_named(i)][:1]:
             reached += [(indirect, name) for name in address_taken(program.module)]
         # Callees come first; what the system provides has no code here.
         for instruction, name in reached:
@@ -225,14 +211,11 @@ def _place_variables(program: Program) -> None:
     # Static shared memory holds the module's variables that are used, and those of functions.
     base = program.shared_base = shared_base(program.module.target)
     used = program.names = {operand for i in program.code for operand in _names(i)}
-    module_shared = [
-        v for v in program.module.variables.values() if v.space == "shared" and v.name in used
-    ]
+    of_module = [v for v in program.module.variables.values() if v.name in used]
     function_variables = [v for f in program.functions for v in f.variables]
-    dynamic = [v for v in module_shared if v.extern or not v.size]
-    for variable in [v for v in module_shared if v not in dynamic] + [
-        v for v in function_variables if v.space == "shared"
-    ]:
+    dynamic = [v for v in of_module if v.space == "shared" and (v.extern or not v.size)]
+    static = [v for v in (*of_module, *function_variables) if v not in dynamic]
+    for variable in [v for v in static if v.space == "shared"]:
         program.static_shared_bytes = align_up(program.static_shared_bytes, variable.align)
         program.shared[variable] = base + program.static_shared_bytes
         program.static_shared_bytes += variable.size
@@ -274,10 +257,8 @@ def place_globals(program: Program, arena: Arena) -> dict[str, int]:
     variables += [v for f in program.functions for v in f.variables]
     for variable in variables:
         if variable.space in ("global", "const") and not variable.extern and not variable.opaque:
-            placed[variable.name] = (
-                variable,
-                arena.allocate(max(1, variable.size), variable.name, variable.align),
-            )
+            address = arena.allocate(max(1, variable.size), variable.name, variable.align)
+            placed[variable.name] = variable, address
     addresses = {name: address for name, (_, address) in placed.items()}
     for variable, address in placed.values():
         if variable.initial:

@@ -17,7 +17,7 @@ from ..instructions import registry
 from ..instructions.needs import Machine
 from ..instructions.registry import Control, Step
 from ..machine.values import merged, viewed
-from ..ptx.syntax import Instruction, Negated, Pair
+from ..ptx.syntax import Instruction, Negated, Pair, pair_of
 
 
 class Lowering:
@@ -84,10 +84,8 @@ class Lowering:
         modifiers.done()
         destination, *sources = instruction.operands
         if len(sources) != len(operation.sources):
-            raise PtxError(
-                f"{instruction.where}: {instruction.name} takes {len(operation.sources) + 1} operands, "
-                f"found {len(instruction.operands)}"
-            )
+            count = len(operation.sources) + 1
+            raise instruction.error(f"takes {count} operands, found {len(instruction.operands)}")
         readers = [
             self.operands.reader(o, t) for o, t in zip(sources, operation.sources, strict=True)
         ]
@@ -99,18 +97,11 @@ class Lowering:
             return self._several(instruction, operation, readers)
         # Most have one result, as wide as its register, and plain sources.
         slot, widen = self.operands.target(destination, operation.result)
-        if (
-            widen is None
-            and not operation.reads_carry
-            and not any(isinstance(o, Negated) for o in sources)
-        ):
-            slots = [
-                self.operands.operand_slot(o, t)
-                for o, t in zip(sources, operation.sources, strict=True)
-            ]
-            return self._plain(
-                compute, slot, list(zip(slots, (t.dtype for t in operation.sources), strict=True))
-            )
+        negated = any(isinstance(o, Negated) for o in sources)
+        if widen is None and not operation.reads_carry and not negated:
+            pairs = zip(sources, operation.sources, strict=True)
+            slots = [(self.operands.operand_slot(o, t), t.dtype) for o, t in pairs]
+            return self._plain(compute, slot, slots)
 
         def step() -> None:
             value = compute(*[read() for read in readers])
@@ -152,13 +143,9 @@ class Lowering:
             writers = [self.operands.writer(destination, operation.result), write_carry]
         else:
             if not isinstance(destination, Pair):
-                raise PtxError(
-                    f"{instruction.where}: {instruction.name} needs two destinations, p|q"
-                )
-            pair = (destination.first, destination.second)
-            writers = [
-                self.operands.writer(o, t) for o, t in zip(pair, operation.result, strict=True)
-            ]
+                raise instruction.error("needs two destinations, p|q")
+            pairs = zip(pair_of(destination), operation.result, strict=True)
+            writers = [self.operands.writer(o, t) for o, t in pairs]
         compute = operation.compute
 
         def step() -> None:

@@ -23,13 +23,12 @@ from ..check.waits import swaps, unseen, waits
 from ..check.wraps import Wraps
 from ..instructions import registry
 from ..instructions.memory import STACK
-from ..instructions.special import special_value
+from ..instructions.move import special_value
 from ..instructions.wmma import ELEMENT
 from ..machine.accesses import Accesses
 from ..machine.async_copies import Copies
 from ..machine.barriers import Barriers
 from ..machine.bulk_groups import BulkGroups
-from ..machine.calls import Calls
 from ..machine.clusters import Clusters
 from ..machine.convergence import Convergence, width
 from ..machine.diagnostics import Diagnostics
@@ -40,7 +39,7 @@ from ..machine.mbarriers import Phases
 from ..machine.memory import GLOBAL_BASE, ClusterSpace, GlobalSpace, Space
 from ..machine.observer import Observer
 from ..machine.operands import Operands
-from ..machine.state import State
+from ..machine.state import Calls, State
 from ..machine.warpgroups import Warpgroups, Watch
 from ..ptx import reaching_definitions as origins
 from ..ptx.program import Program, align_up

@@ -147,11 +147,7 @@ def _needs(i: Instruction, wanted: set[Register], memory: Memory) -> tuple[set[R
         ):
             return guard | set(registers_of(i.operands)), True
         return guard | set(registers_of(i.operands[ACCESSES[i.opcode]])), False
-    pure = (
-        i.opcode in PURE
-        or i.opcode == "ld"
-        or not (i.opcode in registry.EFFECTS or i.opcode in registry.CONTROLS)
-    )
+    pure = i.opcode in PURE or i.opcode == "ld" or registry.is_elementwise(i)
     if pure and not _touches_carry(i) and wanted.isdisjoint(registers_of(i.operands[0])):
         return set(), False
     return guard | set(registers_of(i.operands)), True

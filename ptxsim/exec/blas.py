@@ -98,8 +98,7 @@ class Gemm:
 
 
 def view(matrix: Matrix, number: int, memory: DeviceMemory, name: str) -> np.ndarray:
-    """Return one matrix of a batch, rows by columns. Raises `PtxsimError` where it does not lie
-    within an allocation.
+    """Return one matrix of a batch, rows by columns.
 
     Raises `PtxsimError` where it does not lie within an allocation.
     """

@@ -30,18 +30,21 @@ class Library:
 
     name: str
     sources: tuple[str, ...]
-    # The library has the entry points that these headers declare.
+    # The library has the entry points that these headers declare, of those that are installed.
     headers: tuple[str, ...]
     needs: tuple[str, ...] = ()
     # `versioned` is true where its symbols have a version, and its name has CUDA's.
     versioned: bool = True
 
 
+DRIVER = ("cuda.h", "cudaGL.h", "cudaEGL.h")
+RUNTIME = ("cuda_runtime_api.h", "cuda_gl_interop.h", "cuda_egl_interop.h")
 LIBRARIES = (
-    Library("cuda", ("core.cpp", "driver.cpp", "arrays.cpp"), ("cuda.h",), versioned=False),
-    Library("cudart", ("cudart.cpp", "textures.cpp"), ("cuda_runtime_api.h",), ("cuda",)),
+    Library("cuda", ("core.cpp", "driver.cpp", "arrays.cpp"), DRIVER, versioned=False),
+    Library("cudart", ("cudart.cpp", "textures.cpp"), RUNTIME, ("cuda",)),
     Library("cublas", ("cublas.cpp",), (), ("cuda",)),
     Library("cublasLt", ("cublaslt.cpp",), (), ("cuda",)),
+    Library("nvrtc", ("nvrtc.cpp",), ()),
 )
 
 
@@ -67,6 +70,12 @@ def include_folder() -> Path:
     raise PtxError(
         "no CUDA headers, which the stand-ins are compiled with; remedy: pip install './ptxsim[nvcc]' or a toolkit"
     )
+
+
+def library_folders() -> list[Path]:
+    """Return the folders of libraries next to nvcc, which may have those that need no GPU."""
+    home = tool("nvcc").resolve().parent.parent
+    return [folder for folder in (home / "lib", home / "lib64") if folder.is_dir()]
 
 
 def cuda_version(include: Path) -> int:
@@ -163,7 +172,7 @@ def _declared(library: Library, include: Path) -> tuple[set[str], set[tuple[str,
     names: set[str] = set()
     per_thread: set[tuple[str, str]] = set()
     for header in library.headers:
-        text = (include / header).read_text()
+        text = (include / header).read_text() if (include / header).is_file() else ""
         renamed, prototypes = dict(RENAMED.findall(text)), PROTOTYPE.findall(text)
         names |= {renamed.get(name, name) for name in prototypes} | set(prototypes)
         per_thread |= {(name, suffix.lower()) for suffix, name in PER_THREAD.findall(text)}

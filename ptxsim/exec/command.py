@@ -15,18 +15,19 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from .. import gpus
 from ..errors import EMULATOR_FAILED, PtxsimError
 from ..machine import faults
-from ..machine.faults import parse_accepted
 from ..ptx.compiler import tool
 from ..ptx.sources import require_writable, write_whole
-from . import build, ci, elf, supervisor
-from .options import Options, add_options, number, whole
-from .records import LaunchRecord, counted, load, short, table
+from . import build, elf, supervisor
+from .options import ORDERS, Options, add_options, number, whole
+from .options import TYPES as COMMON
+from .records import LaunchRecord, counted, junit, load, sarif, short, table
 
 # Records of these kinds are errors, in addition to faults.
 ERRORS = ("api_error", "unsupported", "host_fault", "lost", "internal")
@@ -36,14 +37,7 @@ INCLUDE = Path(__file__).parent / "include"
 ARCHITECTURE = ("-arch", "--gpu-architecture", "-gencode", "--generate-code", "-code", "--gpu-code")
 
 
-TYPES = {
-    "FILE": Path,
-    "N": whole(0),
-    "COUNT": whole(1),
-    "ORDERS": whole(1, 2),
-    "CODE": whole(0, 255),
-    "SECONDS": number(0.001, 1e9),
-}
+TYPES = COMMON | {"NAME": gpus.find, "CODE": whole(0, 255), "SECONDS": number(0.001, 1e9)}
 OPTIONS = f"""
 --gpu NAME              the device that the program sees: {", ".join(gpus.GPUS)} (default: %(default)s)
 --report FILE           all launches, with counters and faults, as JSON
@@ -56,8 +50,7 @@ OPTIONS = f"""
 --once                  check and count the first launch of each kernel and shape; later ones only execute (with
                         --sample, in part), or not even that where they would change nothing: the end of the report
                         says which
---orders ORDERS         2: run a launch without faults once more, with its blocks, and the threads of a block that meet
-                        at an atomic, in the opposite order; a race on a lock shows in one of the two
+{ORDERS.strip()}
 --sample COUNT          run only COUNT blocks of larger grids and predict the counters; the program's results are then
                         incomplete
 --no-checks             look for no races, unwritten memory and missed barriers
@@ -104,23 +97,7 @@ def execute(given: argparse.Namespace) -> int:
 
     The exit code. Raises `PtxsimError` where it cannot be run.
     """
-    options = Options(
-        gpu=gpus.find(given.gpu),
-        only=tuple(given.only),
-        skip_launches=given.skip_launches,
-        sample=given.sample,
-        once=given.once,
-        orders=given.orders,
-        leaks=given.leak_check,
-        checks=given.checks,
-        stop_at_first=given.stop_at_first,
-        accept=tuple(map(parse_accepted, given.accept)),
-        limit=given.limit,
-        annotate=given.annotate,
-        bounds=given.bounds,
-        destroy_context=given.destroy_on_device_error == "context",
-        quiet=given.quiet,
-    )
+    options = Options(**{field.name: getattr(given, field.name) for field in fields(Options)})
     require_writable(
         [path for path in (given.report, given.junit, given.sarif, given.log_file) if path]
     )
@@ -156,17 +133,10 @@ def find_program(name: str) -> Path:
         raise PtxsimError(
             f"{name} is a source: compile it with `ptxsim nvcc -o {out} {name}`, then `ptxsim exec ./{out}`"
         )
-    path = shutil.which(name)
-    if path is None:
-        what = (
-            "not executable"
-            if Path(name).is_file()
-            else "a folder"
-            if Path(name).is_dir()
-            else "no such program"
-        )
-        raise PtxsimError(f"{name}: {what}")
-    return Path(path)
+    if path := shutil.which(name):
+        return Path(path)
+    what = "a folder" if Path(name).is_dir() else "no such program"
+    raise PtxsimError(f"{name}: {'not executable' if Path(name).is_file() else what}")
 
 
 def require_runnable(program: Path, standins: Path) -> None:
@@ -250,9 +220,9 @@ def _reports(
     errors = [record["text"] for record in outcome.records if record["kind"] in ERRORS]
     reports: dict[Path, str] = {}
     if given.junit is not None:
-        reports[given.junit] = ci.junit(launches, errors)
+        reports[given.junit] = junit(launches, errors)
     if given.sarif is not None:
-        reports[given.sarif] = ci.sarif(launches, errors)
+        reports[given.sarif] = sarif(launches, errors)
     if given.report is not None:
         calls = [record for record in outcome.records if record["kind"] == "library"]
         content = {
@@ -296,9 +266,9 @@ def summary(launches: list[LaunchRecord], faults: int, others: int) -> str:
     unchecked = sum(not launch.checked for launch in launches)
     parts = [counted(faults, "fault") if faults else "no faults"]
     if unchecked:
-        parts = (
-            ["not checked"] if unchecked == len(launches) else [*parts, f"{unchecked} not checked"]
-        )
+        parts.append(f"{unchecked} not checked")
+    if unchecked == len(launches) > 0:
+        parts = ["not checked"]
     if others:
         parts.append(counted(others, "other error"))
     kernels = len({launch.kernel for launch in launches})
@@ -326,11 +296,7 @@ def nvcc(arguments: Sequence[str]) -> int:
     added: list[str] = []
 
     def lacks(*names: str) -> bool:
-        return not any(
-            argument == name or argument.startswith(f"{name}=")
-            for argument in arguments
-            for name in names
-        )
+        return not any(argument.partition("=")[0] in names for argument in arguments)
 
     if lacks("-cudart", "--cudart"):
         added += ["-cudart", "shared"]
@@ -342,14 +308,6 @@ def nvcc(arguments: Sequence[str]) -> int:
         added += ["-gencode", GENCODE.format("90a")]
     if lacks("-code", "--gpu-code"):
         arguments = as_gencode(arguments)
-    libraries = [
-        build.standins(),
-        *(
-            p
-            for p in (compiler.resolve().parent.parent / n for n in ("lib", "lib64"))
-            if p.is_dir()
-        ),
-    ]
-    added += [f"-L{path}" for path in libraries]
+    added += [f"-L{path}" for path in (build.standins(), *build.library_folders())]
     headers = ["-Xcompiler", f"-idirafter,{INCLUDE}"] if INCLUDE.is_dir() else []
     return subprocess.run([str(compiler), *added, *headers, *arguments]).returncode

@@ -108,7 +108,7 @@ class Emulator:
 
     def _finish(self) -> None:
         """Write the records that come last, as the program has ended."""
-        if self.allocations is not None and self.options.leaks:
+        if self.allocations is not None and self.options.leak_check:
             self.allocations.note_leaks()
         if self.launches is not None:
             self.launches.finish()

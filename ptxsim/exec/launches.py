@@ -20,7 +20,7 @@ from ..interface import Kernel
 from ..machine.clusters import in_clusters
 from ..machine.launch import Limits
 from ..ptx import polling, sass
-from . import textures
+from .allocations import prepare_textures, used_textures
 from .emulation import Emulation, Launch, Run
 from .host_order import HostOrder
 from .modules import Loaded, Modules
@@ -86,7 +86,7 @@ class Launches:
         if touched is not None and early is not None:
             touched.watch_early()
         chosen, blocks = self._choose(launch)
-        textures.prepare(self.memory)
+        prepare_textures(self.memory)
         began, ns, self.under_way = time.perf_counter(), device.ns, called
         done = self.repeats.find(launch) if self.options.once and not chosen else None
         watch = touched or (Touched(self.memory) if self.options.once else None)
@@ -103,7 +103,7 @@ class Launches:
             run.faults += self._too_early(kernel, early, touched)
         self.count += 1
         self.shapes |= {launch.shape} if chosen else set()
-        fetched, stored = textures.used(self.memory)
+        fetched, stored = used_textures(self.memory)
         record = LaunchRecord(
             process=self.process,
             number=self.count,
@@ -269,7 +269,8 @@ class Launches:
             # Nothing of the launch was done.
             return Reply().u32(run.fatal).u32(Error.NONE).u32(Error.NONE).text(run.printed)
         errors = (run.fatal, Error.NONE)
-        later, once = errors if self.options.destroy_context else reversed(errors)
+        of_context = self.options.destroy_on_device_error == "context"
+        later, once = errors if of_context else reversed(errors)
         return Reply().u32(Error.NONE).u32(later).u32(once).text(run.printed)
 
     # the end

@@ -9,6 +9,7 @@ import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ..gpus import GPUS, Gpu
@@ -20,9 +21,12 @@ MANY: dict[str | None, dict[str, Any]] = {
     "+": {"nargs": "+"},
     "!": {"required": True},
 }
-# A launch may be run once more, which says these of it.
 OPPOSITE = "with blocks and threads in the opposite order"
 WHY = "a sum of floats whose order is not fixed, or a result that depends on who comes first"
+ORDERS = """
+--orders ORDERS         2: run a launch without faults once more, with its blocks, and the threads of a block that meet
+                        at an atomic, in the opposite order; a race on a lock shows in one of the two
+"""
 
 
 @dataclass(frozen=True)
@@ -30,26 +34,26 @@ class Options:
     """The options of a run; the command line's help says what each means."""
 
     gpu: Gpu = GPUS["h100"]
-    only: tuple[str, ...] = ()
+    only: Sequence[str] = ()
     skip_launches: int = 0
     sample: int | None = None
     # `once` is true where only the first launch of each kernel and shape is checked and counted.
     once: bool = False
     # A launch without faults is run this often, in opposite orders.
     orders: int = 1
-    # `leaks` is true where memory that is not freed is noted.
-    leaks: bool = False
+    # Memory that is not freed is noted.
+    leak_check: bool = False
     checks: bool = True
     # `stop_at_first` is true where a launch ends with its first fault.
     stop_at_first: bool = False
-    accept: tuple[Accepted, ...] = ()
+    accept: Sequence[Accepted] = ()
     # A launch may take this many seconds.
     limit: float | None = None
     # The pattern names a kernel.
     annotate: str | None = None
     bounds: str | None = None
-    # The context is destroyed after a fault that ends a kernel.
-    destroy_context: bool = True
+    # A fault that ends a kernel destroys this: the context or the kernel.
+    destroy_on_device_error: str = "context"
     quiet: bool = False
 
     def chosen(self, name: str, title: str) -> bool:
@@ -118,3 +122,7 @@ def _between(convert: Callable[[str], N], what: str, min_: N, max_: N) -> Callab
         raise argparse.ArgumentTypeError(f"{text[:40]!r} is no {what} from {min_:g}{to}")
 
     return parse
+
+
+# What parses a value, by the word that a table of options has for it.
+TYPES = {"FILE": Path, "N": whole(0), "COUNT": whole(1), "ORDERS": whole(1, 2)}

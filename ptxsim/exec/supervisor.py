@@ -25,7 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from ..errors import PtxsimError, report_own_failure
+from ..errors import PtxError, PtxsimError, report_own_failure
+from . import build
 from .emulator import Emulator
 from .options import Options
 
@@ -48,9 +49,10 @@ def die_with_parent(number: int) -> None:
 def environment(standins: Path, address: str) -> dict[str, str]:
     """Return the environment of a program that is to find the stand-ins and the emulator."""
     variables = dict(os.environ)
-    variables["LD_LIBRARY_PATH"] = os.pathsep.join(
-        [str(standins), *filter(None, [variables.get("LD_LIBRARY_PATH", "")])]
-    )
+    folders = [str(standins), variables.get("LD_LIBRARY_PATH", "")]
+    with contextlib.suppress(PtxError):
+        folders += map(str, build.library_folders())
+    variables["LD_LIBRARY_PATH"] = os.pathsep.join(filter(None, folders))
     variables[SOCKET] = address
     return variables
 

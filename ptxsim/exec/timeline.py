@@ -22,6 +22,7 @@ from ..errors import PtxsimError
 from ..machine.memory import GLOBAL_BASE, Access
 from ..machine.observer import Launched, MemoryEvent, Observer
 from ..machine.texture_arrays import TextureArray
+from ..machine.values import runs
 from ..ptx.sizes import Dim3
 from ..ptx.syntax import Instruction
 
@@ -313,9 +314,7 @@ class Touched(Observer):
             here = marks[first >> 2 : (end + 3) >> 2]
             if not here.any():
                 continue
-            flips = np.flatnonzero(here[1:] != here[:-1]) + 1
-            edges = np.concatenate([[0] if here[0] else [], flips, [len(here)] if here[-1] else []])
-            yield edges.astype(np.int64).reshape(-1, 2) * 4 + start
+            yield runs(here) * 4 + start
 
 
 def rows(start: int, pitch: int, width: int, height: int) -> Spans:

@@ -9,12 +9,10 @@ from ..errors import PtxError
 from ..ptx.syntax import Instruction
 from . import (  # noqa: F401
     async_copy,
-    cluster,
     compare,
     control,
     convert,
     floating,
-    half,
     integer,
     logic,
     matrix,

@@ -88,19 +88,18 @@ def _copy(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
             taken = m.memory.access(from_operand, width, instruction, "cp_async_ld")
             data = [taken.load(size, i) for i in range(count)]
         else:
-            wanted = (
-                np.full(m.state.lanes, width, np.int64)
-                if read_size is None
-                else read_size().astype(np.int64)
-            )
-            wanted = wanted if read_ignored is None else np.where(read_ignored(), 0, wanted)
+            wanted = np.full(m.state.lanes, width, np.int64)
+            if read_size is not None:
+                wanted = read_size().astype(np.int64)
+            if read_ignored is not None:
+                wanted = np.where(read_ignored(), 0, wanted)
             elements = _partial(m, instruction, from_operand, width, wanted).view(f"u{size}")
             data = [np.ascontiguousarray(elements[:, i]) for i in range(count)]
         to = m.memory.access(to_operand, width, instruction, "cp_async")
         # The access is to one space.
         assert isinstance(to, Access)
         group = np.where(m.state.living(), NEVER, -1)
-        m.copies.add(Copy(instruction, to.lanes, to, data, size, width, group))
+        m.copies.add(Copy(instruction, to, data, size, width, group))
 
     return step
 
@@ -125,10 +124,8 @@ def _partial(
         indices = np.flatnonzero(wanted[lanes] == amount)
         with m.state.acting(m.state.mask_of(lanes[indices])):
             aligned = amount if amount & (amount - 1) == 0 else 1
-            where = m.memory.addresses(space, slot)
-            taken = m.memory.checked(
-                Access(space, where, offset), aligned, instruction, "cp_async_ld"
-            )
+            source = Access(space, m.memory.addresses(space, slot), offset)
+            taken = m.memory.checked(source, aligned, instruction, "cp_async_ld")
             for byte in range(amount):
                 raw[indices, byte] = taken.load(1, byte)
     return raw

@@ -20,7 +20,7 @@ from ..machine.bulk_groups import Store
 from ..machine.mbarriers import State
 from ..machine.memory import BASES, GLOBAL_BASE, WINDOW, Access, Addresses, Space
 from ..machine.values import distinct
-from ..ptx.syntax import Address, Instruction, Vector
+from ..ptx.syntax import Address, Instruction, items_of
 from ..ptx.types import TYPES, Type
 from .mbarrier import objects_at
 from .memory import combination
@@ -169,10 +169,9 @@ class Bulk:
             amounts = read_amount()
             lanes = self.m.state.acting_lanes().tolist()
             objects = signal() if signal is not None else {}
-            for lane in lanes:
-                if int(amounts[lane]) % 16:
-                    what = f"cp.async.bulk: {int(amounts[lane])} bytes are no multiple of 16"
-                    raise self.fault(Kind.COPY, what, lane)
+            if odd := [lane for lane in lanes if int(amounts[lane]) % 16]:
+                what = f"cp.async.bulk: {int(amounts[odd[0]])} bytes are no multiple of 16"
+                raise self.fault(Kind.COPY, what, odd[0])
             for size in distinct(amounts[lanes]).tolist():
                 here = [lane for lane in lanes if amounts[lane] == size]
                 if not size:
@@ -235,24 +234,19 @@ class Bulk:
         if mask is None:
             blocks = [own_block]
         else:
-            first = (
-                int(self.m.state.block_of[lane])
-                // self.m.state.cluster_size
-                * self.m.state.cluster_size
-            )
-            if mask >> self.m.state.cluster_size or not mask:
-                what = f"a multicast to the blocks of mask 0x{mask:x}, but the cluster has {self.m.state.cluster_size}"
+            ranks = self.m.state.cluster_size
+            first = int(self.m.state.block_of[lane]) // ranks * ranks
+            if mask >> ranks or not mask:
+                what = f"a multicast to the blocks of mask 0x{mask:x}, but the cluster has {ranks}"
                 raise self.fault(Kind.OTHER, what, lane)
-            blocks = [first + rank for rank in range(self.m.state.cluster_size) if mask >> rank & 1]
+            blocks = [first + rank for rank in range(ranks) if mask >> rank & 1]
         for block in blocks:
-            at = bar + (block - own_block) * part
             shift = (block - own_block) * part
-            access = (
-                to if not shift else Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
-            )
-            copy = Copy(
-                self.instruction, access.lanes, access, data, 8, PIECE, NO_GROUP, at, read, pattern
-            )
+            access = to
+            if shift:
+                access = Pieces(to.space, to.where.flat + shift, to.where.raw, lane)
+            at = bar + shift
+            copy = Copy(self.instruction, access, data, 8, PIECE, NO_GROUP, at, read, pattern)
             begin(self.m, copy, at, lane, size)
 
     # out of shared memory
@@ -264,9 +258,8 @@ class Bulk:
         combine = combination(self.operation or "", t) or self.modifiers.reject("this operation")
 
         def update(old: np.ndarray, new: np.ndarray) -> np.ndarray:
-            return np.ascontiguousarray(combine(old.view(t.dtype), new.view(t.dtype))).view(
-                old.dtype
-            )
+            combined = combine(old.view(t.dtype), new.view(t.dtype))
+            return np.ascontiguousarray(combined).view(old.dtype)
 
         return update, t.bytes
 
@@ -302,11 +295,9 @@ class Bulk:
         """
         space, slot, offset = self.m.operands.address(operand, "generic")
         base = BASES.get(space, 0)
-        items = operand.index.items if isinstance(operand.index, Vector) else (operand.index,)
+        items = items_of(operand.index)
         if len(items) != dimensions:
-            raise PtxError(
-                f"{self.instruction.where}: {self.instruction.name} with {len(items)} coordinates"
-            )
+            raise self.instruction.error(f"with {len(items)} coordinates")
         readers = [self.m.operands.reader(item, S32) for item in reversed(items)]
 
         def read(lanes: list[int]) -> list[tuple[tensor_maps.TensorMap, list[int]]]:

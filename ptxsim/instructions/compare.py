@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ..machine import floats
 from ..ptx.syntax import Pair
-from ..ptx.types import BITS, FLOATS, INTEGERS, TYPES, Type
+from ..ptx.types import BITS, FLOATS, HALVES, INTEGERS, TYPES, Type
 from .registry import Compute, Elementwise, Modifiers, elementwise
 
 ORDERED = {
@@ -22,6 +23,12 @@ ORDERED = {
 UNSIGNED = {"lo": np.less, "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal}
 COMBINE = {"and": np.bitwise_and, "or": np.bitwise_or, "xor": np.bitwise_xor}
 PRED = TYPES["pred"]
+# `set` gives these numbers, by the type of its result.
+ONES: dict[str, Any] = {
+    "f32": np.float32(1),
+    "f16": np.uint16(0x3C00),
+    "bf16": np.uint16(0x3F80),
+}
 
 
 def _float_ne(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -48,7 +55,7 @@ FLOATING: dict[str, Compute] = {
 
 
 def comparison(m: Modifiers, t: Type) -> Compute:
-    """Return the comparison of `setp` and `set` on values of type t."""
+    """Return the comparison of `setp` and `set` on values of type t, not a packed one."""
     if t.kind == "f":
         test = FLOATING[m.one_of(FLOATING) or m.reject("a comparison")]
         flushed = m.flag("ftz")
@@ -63,78 +70,53 @@ def comparison(m: Modifiers, t: Type) -> Compute:
     return tests[name]
 
 
-@elementwise("setp", (*INTEGERS, *BITS, *FLOATS, "f16", "bf16"))
+def comparisons(m: Modifiers, t: Type) -> Callable[[np.ndarray, np.ndarray], list[np.ndarray]]:
+    """Return the comparison of values, or of both halves of packed pairs."""
+    if t.name.endswith("x2"):
+        test = comparison(m, TYPES[t.name.removesuffix("x2")])
+        return lambda a, b: [*map(test, floats.halves(a), floats.halves(b))]
+    test = comparison(m, t)
+    return lambda a, b: [test(a, b)]
+
+
+@elementwise("setp", (*INTEGERS, *BITS, *FLOATS, *HALVES))
 def setp(m: Modifiers) -> Elementwise:
-    """setp: p = (a cmp b) op c, q = !(a cmp b) op c (PTX ISA 9.7.6.2)."""
+    """setp: p = (a cmp b) op c, q = !(a cmp b) op c (PTX ISA 9.7.6.2); of packed pairs, p is of the
+    lower half and q of the upper one (9.7.7.2).
+    """
     t = m.type
     combine = COMBINE.get(m.one_of(COMBINE) or "")
-    test = comparison(m, t)
-    two = isinstance(m.instruction.operands[0], Pair)
+    test = comparisons(m, t)
+    packed = t.name.endswith("x2")
+    two = packed or isinstance(m.instruction.operands[0], Pair)
 
     def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray) -> Any:
-        holds = test(a, b)
-        flags = [combine(p, c[0]) if combine else p for p in ((holds, ~holds) if two else (holds,))]
+        results = test(a, b)
+        if two and not packed:
+            results.append(~results[0])
+        flags = [combine(p, c[0]) if combine else p for p in results]
         return tuple(flags) if two else flags[0]
 
     return Elementwise(compute, (PRED, PRED) if two else PRED, (t, t, PRED) if combine else (t, t))
 
 
-@elementwise("setp", ("f16x2", "bf16x2"))
-def setp_packed(m: Modifiers) -> Elementwise:
-    """setp of packed pairs: one predicate for each half (PTX ISA 9.7.7.2)."""
-    t = m.type
-    name = t.name.removesuffix("x2")
-    combine = COMBINE.get(m.one_of(COMBINE) or "")
-    test = FLOATING[m.one_of(FLOATING) or m.reject("a comparison")]
-    m.flag("ftz")
-
-    def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray) -> tuple[np.ndarray, ...]:
-        pairs = zip(floats.halves(a), floats.halves(b), strict=True)
-        results = [test(floats.unpack(x, name), floats.unpack(y, name)) for x, y in pairs]
-        return tuple(combine(r, c[0]) if combine else r for r in results)
-
-    return Elementwise(compute, (PRED, PRED), (t, t, PRED) if combine else (t, t))
-
-
-@elementwise("set", (*INTEGERS, *BITS, *FLOATS, "f16", "bf16"))
+@elementwise("set", (*INTEGERS, *BITS, *FLOATS, *HALVES))
 def set_(m: Modifiers) -> Elementwise:
-    """set: all ones (1.0 for a float result) where the comparison holds, else 0 (PTX ISA
-    9.7.6.1).
+    """set: all ones (1.0 for a float result) where the comparison holds, else 0 (PTX ISA 9.7.6.1);
+    of packed pairs in each half (9.7.7.1).
     """
     result, t = m.two_types()
     combine = COMBINE.get(m.one_of(COMBINE) or "")
-    test = comparison(m, t)
-    ones: dict[str, Any] = {
-        "f32": np.float32(1),
-        "f16": np.uint16(0x3C00),
-        "bf16": np.uint16(0x3F80),
-    }
-    yes = ones.get(result.name, result.dtype.type(-1 if result.signed else 2**result.bits - 1))
+    test = comparisons(m, t)
+    all_ones = np.array(-1).astype(np.uint16 if t.name.endswith("x2") else result.dtype)
+    yes = ONES.get(result.name.removesuffix("x2"), all_ones)
 
     def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray) -> np.ndarray:
-        holds = test(a, b)
-        return np.where(combine(holds, c[0]) if combine else holds, yes, np.zeros_like(yes))
+        results = [combine(p, c[0]) if combine else p for p in test(a, b)]
+        parts = [np.where(p, yes, np.zeros_like(yes)) for p in results]
+        return floats.joined(*parts) if len(parts) == 2 else parts[0]
 
     return Elementwise(compute, result, (t, t, PRED) if combine else (t, t))
-
-
-@elementwise("set", ("f16x2", "bf16x2"))
-def set_packed(m: Modifiers) -> Elementwise:
-    """set of packed pairs: 1.0, or all ones for an integer result, in each half where it holds (PTX
-    ISA 9.7.7.1).
-    """
-    result, t = m.two_types()
-    name = t.name.removesuffix("x2")
-    test = FLOATING[m.one_of(FLOATING) or m.reject("a comparison")]
-    m.flag("ftz")
-    yes = np.uint16({"f16x2": 0x3C00, "bf16x2": 0x3F80}.get(result.name, 0xFFFF))
-
-    def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        pairs = zip(floats.halves(a), floats.halves(b), strict=True)
-        holds = [test(floats.unpack(x, name), floats.unpack(y, name)) for x, y in pairs]
-        return floats.joined(*(np.where(h, yes, np.uint16(0)) for h in holds))
-
-    return Elementwise(compute, result, (t, t))
 
 
 @elementwise("selp", (*INTEGERS, *BITS, *FLOATS))

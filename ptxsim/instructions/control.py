@@ -26,6 +26,7 @@ from .registry import (
     CALLEE,
     LABEL,
     LABELS,
+    NUMBER,
     RESULT,
     VALUE,
     Control,
@@ -218,6 +219,21 @@ def _reduction(m: Machine, name: str, write: Callable[[np.ndarray], None]) -> Fi
     return finish
 
 
+@control("setmaxnreg", takes(NUMBER))
+def setmaxnreg(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
+    """setmaxnreg: how many registers a thread of a warp has; .inc waits until the block has them
+    (PTX ISA 9.7.19.5).
+    """
+    more = modifiers.one_of(("inc", "dec")) or modifiers.reject("neither .inc nor .dec")
+    modifiers.drop(("sync", "aligned"))
+    count = int(instruction.operands[0].value)
+    if not 24 <= count <= 256 or count % 8:
+        raise PtxError(
+            f"{instruction.where}: setmaxnreg takes a multiple of 8 from 24 to 256, not {count}"
+        )
+    return lambda active: m.clusters.set_registers(instruction, active, count, more == "inc")
+
+
 # calls
 
 
@@ -290,15 +306,13 @@ def call(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Control:
     returns, target, arguments = instruction.operands
     if isinstance(target, Symbol) and target.name in SYSTEM:
         act, min_arguments = SYSTEM[target.name]
-        if len(arguments.items) < min_arguments or any(
-            _size(m, item) not in (4, 8) for item in arguments.items
-        ):
+        sizes = {_size(m, item) for item in arguments.items}
+        if len(arguments.items) < min_arguments or not sizes <= {4, 8}:
             raise PtxError(
                 f"{instruction.where}: {target.name} takes {min_arguments} or more arguments of 4 or 8 bytes"
             )
-        if target.name == "malloc" and [
-            _variable(item) in m.program.frames for item in returns.items
-        ] != [True]:
+        to_frames = [_variable(item) in m.program.frames for item in returns.items]
+        if target.name == "malloc" and to_frames != [True]:
             raise PtxError(f"{instruction.where}: malloc gives one pointer, to a .param variable")
         return _of_system(m, instruction, act, arguments.items, returns.items)
     if isinstance(target, Register):

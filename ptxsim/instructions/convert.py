@@ -82,20 +82,15 @@ def _fp8(m: Modifiers, name: str) -> Elementwise:
     if not to_fp8:
 
         def widen(x: np.ndarray) -> np.ndarray:
-            low, high = (
-                floats.unpack_fp8(np.ascontiguousarray(x).view(np.uint8)[i::2].copy(), name)
-                for i in (0, 1)
-            )
-            return floats.joined(
-                *(floats.pack(v.astype(np.float64), "f16", "rn", relu) for v in (low, high))
-            )
+            raw = np.ascontiguousarray(x).view(np.uint8)
+            pair = (floats.unpack_fp8(raw[i::2].copy(), name).astype(np.float64) for i in (0, 1))
+            return floats.joined(*(floats.pack(value, "f16", "rn", relu) for value in pair))
 
         return Elementwise(widen, t, (b16,))
     if t.name == "f32":
         return Elementwise(joined, b16, (t, t))
-    return Elementwise(
-        lambda x: joined(*(floats.unpack(h, "f16") for h in floats.halves(x)[::-1])), b16, (t,)
-    )
+    of_pair = lambda x: joined(*(floats.unpack(h, "f16") for h in floats.halves(x)[::-1]))
+    return Elementwise(of_pair, b16, (t,))
 
 
 def _same(x: np.ndarray) -> np.ndarray:
@@ -175,9 +170,9 @@ def _int_to_float(to: Type, source: Type, mode: str, sat: bool) -> Compute:
                 return x.astype(np.float64)
             return _int64_to_double(x, mode)
         value = exact_enough(x)
-        result = (
-            floats.pack(value, to.name, mode) if to.name in NARROW else floats.to_f32(value, mode)
-        )
+        if to.name in NARROW:
+            return floats.pack(value, to.name, mode)
+        result = floats.to_f32(value, mode)
         return floats.saturate(result) if sat and to.name == "f32" else result
 
     return compute
@@ -201,7 +196,7 @@ def _int64_to_double(x: np.ndarray, mode: str) -> np.ndarray:
 def _int_to_int(to: Type, source: Type, sat: bool) -> Compute:
     if not sat:
         return lambda x: x.astype(to.dtype)
-    low, high = np.iinfo(to.dtype).min, np.iinfo(to.dtype).max
-    info = np.iinfo(source.dtype)
-    low, high = source.dtype.type(max(low, info.min)), source.dtype.type(min(high, info.max))
+    ends, info = np.iinfo(to.dtype), np.iinfo(source.dtype)
+    low = source.dtype.type(max(ends.min, info.min))
+    high = source.dtype.type(min(ends.max, info.max))
     return lambda x: np.clip(x, low, high).astype(to.dtype)

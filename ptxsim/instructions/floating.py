@@ -1,9 +1,10 @@
-"""Arithmetic of f32 and f64 (PTX ISA 9.7.3).
+"""Arithmetic of floats: f32 and f64 (PTX ISA 9.7.3), f16, bf16 and their packed pairs (9.7.4).
 
 f32 results are rounded once, in the mode asked for; `.ftz` makes subnormal operands and results
 zero. The approximations (`.approx`, `.full`, and every ex2, lg2, sin, cos, tanh, rsqrt) are
 computed in float64 and rounded to nearest: at least as close as the hardware's, whose tables NVIDIA
-does not publish, so the last bits may differ.
+does not publish, so the last bits may differ. Products and sums of 16-bit formats are exact in
+float64, so each result is rounded once.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ..machine import floats
-from ..ptx.types import FLOATS, TYPES
+from ..ptx.types import FLOATS, HALVES, TYPES, Type
 from .registry import Compute, Elementwise, Modifiers, elementwise, same_type
 
 MODES = ("rn", "rz", "rm", "rp")
@@ -156,3 +157,63 @@ def testp(m: Modifiers) -> Elementwise:
     }
     test = m.one_of(tests) or m.reject("a test without its property")
     return Elementwise(tests[test], TYPES["pred"], (t,))
+
+
+# f16, bf16 and their packed pairs (PTX ISA 9.7.4)
+
+
+def on_halves(t: Type, function: Compute) -> Compute:
+    """Return a function of float64 arrays as one of the bits of the type; of both halves for a
+    packed type.
+    """
+    name = t.name.removesuffix("x2")
+
+    def single(*bits: np.ndarray) -> np.ndarray:
+        values = [floats.unpack(b, name).astype(np.float64) for b in bits]
+        return floats.pack(function(*values), name)
+
+    if not t.name.endswith("x2"):
+        return single
+    return lambda *pairs: floats.joined(*map(single, *map(floats.halves, pairs)))
+
+
+def operation_on_halves(m: Modifiers, function: Compute, count: int) -> Elementwise:
+    """Return an operation on `count` operands of 16 bits, with its `.ftz`, `.sat` and `.relu`."""
+    t = m.type
+    m.one_of(("rn",))
+    if m.flag("ftz"):
+        inner, tiny = function, 2.0**-14 if t.name.startswith("f16") else 2.0**-126
+
+        def flushed(x: np.ndarray) -> np.ndarray:
+            return np.where(np.abs(x) < tiny, np.copysign(0.0, x), x)
+
+        function = lambda *x: flushed(inner(*map(flushed, x)))
+    if m.flag("sat"):
+        unclamped = function
+        function = lambda *x: floats.saturate(unclamped(*x))
+    if m.flag("relu"):
+        signed = function
+        function = lambda *x: (lambda y: np.where(y <= 0, 0.0, y))(signed(*x))
+    return Elementwise(on_halves(t, function), t, (t,) * count)
+
+
+def _of_halves(opcode: str, function: Compute, count: int, flags: tuple[str, ...] = ()) -> None:
+    """Register a function of `count` operands; approximations are rounded to nearest here."""
+
+    def build(m: Modifiers) -> Elementwise:
+        m.one_of(flags)
+        return operation_on_halves(m, function, count)
+
+    elementwise(opcode, HALVES)(build)
+
+
+_of_halves("add", np.add, 2)  # PTX ISA 9.7.4.1
+_of_halves("sub", np.subtract, 2)  # 9.7.4.2
+_of_halves("mul", np.multiply, 2)  # 9.7.4.3
+# fma is rounded to odd in float64, then once (9.7.4.4).
+_of_halves("fma", lambda a, b, c: floats.sum_odd(a * b, c), 3)
+_of_halves("neg", np.negative, 1)  # 9.7.4.5
+_of_halves("abs", np.abs, 1)  # 9.7.4.6
+_of_halves("tanh", np.tanh, 1, ("approx",))  # 9.7.4.9
+_of_halves("ex2", np.exp2, 1, ("approx",))  # 9.7.4.10
+register_extremes(HALVES, operation_on_halves)

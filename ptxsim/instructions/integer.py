@@ -44,9 +44,8 @@ def product(m: Modifiers, t: Type) -> tuple[Compute, Type]:
 
 def clamped(compute: Compute) -> Compute:
     """`.sat`: a sum or difference of s32, clamped."""
-    return lambda a, b: np.clip(compute(a.astype(np.int64), b), -(2**31), 2**31 - 1).astype(
-        np.int32
-    )
+    low, high = -(2**31), 2**31 - 1
+    return lambda a, b: np.clip(compute(a.astype(np.int64), b), low, high).astype(np.int32)
 
 
 def _carrying(m: Modifiers, compute: Compute, count: int, reads: bool = True) -> Elementwise:
@@ -54,14 +53,9 @@ def _carrying(m: Modifiers, compute: Compute, count: int, reads: bool = True) ->
     both; `compute` takes the flag, or None, last and gives a result and the flag.
     """
     writes = m.flag("cc")
-
-    def both(*x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        value, flag = compute(*x) if reads else compute(*x, None)
-        return value, flag
-
-    return Elementwise(
-        both if writes else lambda *x: both(*x)[0], m.type, (m.type,) * count, reads, writes
-    )
+    both: Compute = compute if reads else lambda *x: compute(*x, None)
+    act: Compute = both if writes else lambda *x: both(*x)[0]
+    return Elementwise(act, m.type, (m.type,) * count, reads, writes)
 
 
 def _add_carry(
@@ -123,9 +117,8 @@ def mad(m: Modifiers) -> Elementwise:
     t = m.type
     multiply, result = product(m, t)
     if "cc" in m.left:
-        return _carrying(
-            m, lambda a, b, c, carry: _add_carry(multiply(a, b), c, carry), 3, reads=False
-        )
+        carrying = lambda a, b, c, carry: _add_carry(multiply(a, b), c, carry)
+        return _carrying(m, carrying, 3, reads=False)
     finish = clamped(np.add) if m.flag("sat") else np.add
     return Elementwise(lambda a, b, c: finish(multiply(a, b), c), result, (t, t, result))
 
@@ -202,10 +195,8 @@ def _extreme(opcode: str, choose: Compute) -> None:
 
     def build(m: Modifiers) -> Elementwise:
         t = m.type
-        compute = (
-            (lambda a, b: np.maximum(choose(a, b), t.dtype.type(0))) if m.flag("relu") else choose
-        )
-        return Elementwise(compute, t, (t, t))
+        clamped_at_0 = lambda a, b: np.maximum(choose(a, b), t.dtype.type(0))
+        return Elementwise(clamped_at_0 if m.flag("relu") else choose, t, (t, t))
 
     elementwise(opcode, INTEGERS)(build)
 
@@ -219,16 +210,12 @@ def _pairs(name: str, operation: Compute) -> None:
         """add, min and max of two 16-bit integers, `.relu` with them (PTX ISA 9.7.1.1, 9.7.1.12,
         9.7.1.13).
         """
-        kind = m.one_of(("s16x2", "u16x2"))
-        if kind is None:
-            m.reject("this type")
+        kind = m.one_of(("s16x2", "u16x2")) or m.reject("this type")
         relu = m.flag("relu")
         dtype = np.dtype("i2" if kind[0] == "s" else "u2")
 
         def compute(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-            result = operation(
-                np.ascontiguousarray(a).view(dtype), np.ascontiguousarray(b).view(dtype)
-            )
+            result = operation(*(np.ascontiguousarray(x).view(dtype) for x in (a, b)))
             return (np.maximum(result, dtype.type(0)) if relu else result).view(np.uint32)
 
         return Elementwise(compute, TYPES["b32"], (TYPES["b32"],) * 2)
@@ -348,9 +335,8 @@ def bfe(m: Modifiers) -> Elementwise:
             return field
         top = np.minimum(position + length - np.uint32(1), np.uint32(t.bits - 1))
         negative = (clamped_shift(np.right_shift, a.view(u), top) & u.type(1)) != 0
-        return np.where(length == 0, u.type(0), np.where(negative, field | ~mask, field)).view(
-            t.dtype
-        )
+        extended = np.where(negative, field | ~mask, field)
+        return np.where(length == 0, u.type(0), extended).view(t.dtype)
 
     return Elementwise(compute, t, (t, TYPES["u32"], TYPES["u32"]))
 
@@ -404,14 +390,10 @@ def szext(m: Modifiers) -> Elementwise:
     return Elementwise(compute, t, (t, TYPES["u32"]))
 
 
-def _parts(x: np.ndarray, size: int, signed: bool) -> np.ndarray:
+def parts_of(x: np.ndarray, size: int, signed: bool) -> np.ndarray:
     """Return the integers of `size` bytes that words hold, [words, integers]."""
-    return (
-        np.ascontiguousarray(x)
-        .view(f"{'i' if signed else 'u'}{size}")
-        .reshape(len(x), -1)
-        .astype(np.int64)
-    )
+    parts = np.ascontiguousarray(x).view(f"{'i' if signed else 'u'}{size}")
+    return parts.reshape(len(x), -1).astype(np.int64)
 
 
 def _dot_product(opcode: str, size: int) -> None:
@@ -423,8 +405,8 @@ def _dot_product(opcode: str, size: int) -> None:
         first = 2 if size == 2 and m.one_of(("lo", "hi")) == "hi" else 0
 
         def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-            left = _parts(a, size, ta.signed)
-            dot = (left * _parts(b, 1, tb.signed)[:, first : first + left.shape[1]]).sum(axis=1)
+            left = parts_of(a, size, ta.signed)
+            dot = (left * parts_of(b, 1, tb.signed)[:, first : first + left.shape[1]]).sum(axis=1)
             return c + dot.astype(np.uint32)
 
         return Elementwise(compute, TYPES["u32"], (ta, tb, TYPES["u32"]))

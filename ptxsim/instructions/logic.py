@@ -31,9 +31,8 @@ def lop3(m: Modifiers) -> Elementwise:
         truth = int(table[0])
         for row in range(8):
             if truth >> row & 1:
-                result = result | (
-                    (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
-                )
+                x, y, z = a if row & 4 else ~a, b if row & 2 else ~b, c if row & 1 else ~c
+                result = result | (x & y & z)
         return result
 
     return Elementwise(compute, B32, (B32, B32, B32, U32))
@@ -100,14 +99,12 @@ def prmt(m: Modifiers) -> Elementwise:
         result = np.zeros(a.shape, np.uint32)
         for index in range(4):
             choice = (c >> np.uint32(4 * index)) & np.uint32(0xF)
-            byte = (pair >> ((choice & np.uint32(7)).astype(np.uint64) * np.uint64(8))).astype(
-                np.uint8
-            )
+            by = (choice & np.uint32(7)).astype(np.uint64) * np.uint64(8)
+            byte = (pair >> by).astype(np.uint8)
             if not mode:
                 # The fourth bit of a selector spreads the sign.
-                byte = np.where(
-                    choice & np.uint32(8), byte.view(np.int8) >> 7, byte.view(np.int8)
-                ).view(np.uint8)
+                signed = byte.view(np.int8)
+                byte = np.where(choice & np.uint32(8), signed >> 7, signed).view(np.uint8)
             result = result | (byte.astype(np.uint32) << np.uint32(8 * index))
         return result
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
-from typing import Any
 
 import numpy as np
 
-from ..errors import Kind, PtxError
+from ..errors import Kind
 from ..machine import floats, tensor_cores
 from ..machine.memory import Access, MixedAccess
-from ..ptx.syntax import Instruction, Vector
+from ..ptx.syntax import Instruction, items_of
 from ..ptx.types import TYPES, Type
 from .needs import Machine
 from .registry import (
@@ -29,10 +28,6 @@ from .registry import (
 
 WARP = 32
 B32 = TYPES["b32"]
-
-
-def _items(operand: Any) -> tuple[Any, ...]:
-    return operand.items if isinstance(operand, Vector) else (operand,)
 
 
 def require_whole_warps(m: Machine, instruction: Instruction) -> None:
@@ -54,7 +49,7 @@ def ldmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step
     row j of matrix i; a thread receives elements (lane/4, lane%4*2) and the next, of the transposed
     matrix with `.trans` (PTX ISA 9.7.14.5.15)."""
     access, count, trans = matrix_access(m, instruction, modifiers)
-    writers = [m.operands.writer(item, B32) for item in _items(instruction.operands[0])]
+    writers = [m.operands.writer(item, B32) for item in items_of(instruction.operands[0])]
 
     def step() -> None:
         taken = access()
@@ -64,18 +59,14 @@ def ldmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step
         if trans:
             elements = matrices.view(np.uint16).reshape(warps, count, 8, 8).transpose(0, 1, 3, 2)
             matrices = np.ascontiguousarray(elements).view(np.uint32)
-        values = np.ascontiguousarray(
-            matrices.reshape(warps, count, WARP).transpose(1, 0, 2)
-        ).reshape(count, -1)
-        if warps == m.state.warps:
-            for write, value in zip(writers, values, strict=True):
-                write(value)
-        else:
-            lanes = m.state.acting_lanes()
-            for write, value in zip(writers, values, strict=True):
-                full = np.zeros(m.state.lanes, np.uint32)
-                full[lanes] = value
-                write(full)
+        by_matrix = matrices.reshape(warps, count, WARP).transpose(1, 0, 2)
+        values = np.ascontiguousarray(by_matrix).reshape(count, -1)
+        if warps != m.state.warps:
+            full = np.zeros((count, m.state.lanes), np.uint32)
+            full[:, m.state.acting_lanes()] = values
+            values = full
+        for write, value in zip(writers, values, strict=True):
+            write(value)
 
     return step
 
@@ -95,10 +86,8 @@ def matrix_access(
     stores = instruction.opcode == "stmatrix"
     address, registers = instruction.operands if stores else instruction.operands[::-1]
     operand = m.operands.address(address, space)
-    if len(_items(registers)) != count:
-        raise PtxError(
-            f"{instruction.where}: {instruction.name} with {len(_items(registers))} registers"
-        )
+    if len(items_of(registers)) != count:
+        raise instruction.error(f"with {len(items_of(registers))} registers")
     row_givers = np.arange(WARP) < 8 * count
 
     def access() -> Access | MixedAccess:
@@ -114,17 +103,13 @@ def matrix_access(
 def stmatrix(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """stmatrix: the opposite of ldmatrix (PTX ISA 9.7.14.5.16)."""
     make_access, count, trans = matrix_access(m, instruction, modifiers)
-    readers = [m.operands.reader(item, B32) for item in _items(instruction.operands[1])]
+    readers = [m.operands.reader(item, B32) for item in items_of(instruction.operands[1])]
 
     def step() -> None:
         here = slice(None) if m.state.active is None else m.state.active
         access = make_access()
-        values = (
-            np.stack([read()[here] for read in readers])
-            .reshape(count, -1, 8, 4)
-            .transpose(1, 0, 2, 3)
-        )
-        matrices = np.ascontiguousarray(values)  # [warps, count, rows, words]
+        values = np.stack([read()[here] for read in readers]).reshape(count, -1, 8, 4)
+        matrices = np.ascontiguousarray(values.transpose(1, 0, 2, 3))  # [warps, count, rows, words]
         if trans:
             elements = matrices.view(np.uint16).transpose(0, 1, 3, 2)
             matrices = np.ascontiguousarray(elements).view(np.uint32)
@@ -185,16 +170,11 @@ def elements(words: np.ndarray, name: str) -> np.ndarray:
         case "e4m3" | "e5m2":
             return floats.unpack_fp8(words.view(np.uint8), name).astype(np.float64)
         case "s8" | "u8" | "s32":
-            return words.view(f"{'u' if name == 'u8' else 'i'}{4 if name == 's32' else 1}").astype(
-                np.int64
-            )
+            return words.view(TYPES[name].dtype).astype(np.int64)
         case "s4" | "u4":
             bytes_ = words.view(np.uint8)
-            nibbles = (
-                np.stack([bytes_ & 15, bytes_ >> 4], axis=-1)
-                .reshape(*words.shape[:-1], -1)
-                .astype(np.int64)
-            )
+            pairs = np.stack([bytes_ & 15, bytes_ >> 4], axis=-1)
+            nibbles = pairs.reshape(*words.shape[:-1], -1).astype(np.int64)
             return np.where(nibbles > 7, nibbles - 16, nibbles) if name == "s4" else nibbles
     return np.unpackbits(words.view(np.uint8), axis=-1, bitorder="little").astype(np.int64)
 
@@ -261,18 +241,16 @@ def mma_together(m: Machine, group: Sequence[Instruction], modifiers: Modifiers)
         modifiers.reject("this shape and types")
     height, depth = int(shape[1:].split("n")[0]), int(shape.split("k")[1])
     groups = depth * ELEMENTS[a_type] // max(ELEMENTS[a_type], 32) // 4
-    d, a, b, c = (_items(o) for o in instruction.operands)
+    counts = tuple(len(items_of(operand)) for operand in instruction.operands)
     wanted = tuple(
         height // 4 // (2 if t == "f16" else 1) if t else count
         for t, count in ((d_type, 0), (None, height // 8 * groups), (None, groups), (c_type, 0))
     )
-    if tuple(map(len, (d, a, b, c))) != wanted:
-        raise PtxError(
-            f"{instruction.where}: {instruction.name} with {len(d)}, {len(a)}, {len(b)}, {len(c)} registers"
-        )
+    if counts != wanted:
+        raise instruction.error(f"with {', '.join(map(str, counts))} registers")
     word = TYPES["b64"] if a_type == "f64" else B32
     held = {"f16": B32}
-    fragments = [[_items(o) for o in each.operands] for each in group]
+    fragments = [[items_of(o) for o in each.operands] for each in group]
 
     def readers(operand: int, t: Type) -> list[Callable[[], np.ndarray]]:
         columns = zip(*(each[operand] for each in fragments), strict=True)

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import Kind, PtxError
+from ..errors import Kind
 from ..machine import floats
 from ..machine.memory import Access
 from ..ptx.retries import Retry, retry
-from ..ptx.syntax import Address, Instruction, Symbol, Vector
+from ..ptx.syntax import Address, Instruction, Symbol, items_of
 from ..ptx.types import TYPES, Type
 from .needs import Machine
 from .registry import (
@@ -45,6 +45,8 @@ SPACES = (
 )
 ORDER = ("weak", "volatile", "relaxed", "acquire", "release", "acq_rel", "sc", "mmio")
 SCOPES = ("cta", "cluster", "gpu", "sys")
+# A fence has one of these.
+ORDERS = ("sc", "acq_rel", "acquire", "release", *SCOPES)
 OPERATIONS = ("add", "min", "max", "and", "or", "xor", "exch", "cas", "inc", "dec")
 # alloca may take this many bytes a thread.
 STACK = 4096
@@ -72,9 +74,9 @@ def space_of(m: Modifiers) -> str:
 
 
 def elements(operand: Any, vector: int, instruction: Instruction) -> tuple[Any, ...]:
-    items = operand.items if isinstance(operand, Vector) else (operand,)
+    items = items_of(operand)
     if len(items) != vector:
-        raise PtxError(f"{instruction.where}: {instruction.name} with {len(items)} registers")
+        raise instruction.error(f"with {len(items)} registers")
     return items
 
 
@@ -129,11 +131,11 @@ def _parameter(m: Machine, instruction: Instruction, vector: int, t: Type) -> St
 
     def value(at: int) -> np.ndarray:
         at += m.operands.symbol_address(base)
-        if at + t.bytes > len(m.memory.param_space.data):
-            raise m.diag.fault(
-                Kind.BOUNDS, instruction, f"parameter {base.name} is read beyond its end", 0
-            )
-        return m.state.uniform(m.memory.param_space.data[at : at + t.bytes].view(f"u{t.bytes}")[0])
+        data = m.memory.param_space.data
+        if at + t.bytes > len(data):
+            what = f"parameter {base.name} is read beyond its end"
+            raise m.diag.fault(Kind.BOUNDS, instruction, what, 0)
+        return m.state.uniform(data[at : at + t.bytes].view(f"u{t.bytes}")[0])
 
     moves = []
     for number, item in enumerate(elements(destination, vector, instruction)):
@@ -157,7 +159,7 @@ def st(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     space, vector, t, ordered = parse_access(modifiers)
     address, source = instruction.operands[:2]
     if space == "const" or (space == "param" and m.operands.symbol_space(address.base) == "param"):
-        raise PtxError(f"{instruction.where}: {instruction.name} stores to read-only memory")
+        raise instruction.error("stores to read-only memory")
     operand = m.operands.address(address, space)
     bits = TYPES[f"b{t.bits}"]
     readers = [m.operands.reader(item, bits) for item in elements(source, vector, instruction)]
@@ -236,15 +238,12 @@ def combination(name: str, t: Type) -> Compute | None:
         stem = t.name.removesuffix("x2")
 
         def total(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-            return floats.pack(
-                floats.unpack(x, stem).astype(np.float64) + floats.unpack(y, stem), stem
-            )
+            exact = floats.unpack(x, stem).astype(np.float64) + floats.unpack(y, stem)
+            return floats.pack(exact, stem)
 
         if not t.name.endswith("x2"):
             return total(old, b)
-        return floats.joined(
-            *(total(x, y) for x, y in zip(floats.halves(old), floats.halves(b), strict=True))
-        )
+        return floats.joined(*map(total, floats.halves(old), floats.halves(b)))
 
     operations = {
         "add": half_sum if t.name.removesuffix("x2") in ("f16", "bf16") else np.add,
@@ -276,8 +275,7 @@ def _atomic(
     operands = operands[: 2 if name == "cas" else 1]
     memory_operand = m.operands.address(address, space)
     readers = [m.operands.reader(operand, t) for operand in operands]
-    write = m.operands.lane_writer(destination, t) if destination is not None else None
-    size = t.bytes
+    write, size = m.operands.lane_writer(destination, t), t.bytes
     loop = retry(m.program, instruction) if name == "cas" else None
     retried = None if loop is None else _Retried(m, loop, size)
 
@@ -295,8 +293,7 @@ def _atomic(
                 old = _in_turns(part, size, t, name, update, parts, turns)
             before[indices] = old
             m.events.flags.found_there(part, old)
-        if write is not None:
-            write(before, access.lanes)
+        write(before, access.lanes)
 
     return step
 
@@ -481,33 +478,16 @@ def fence(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     The watch over races learns of its scope and its proxies.
     """
     if modifiers.flag("proxy"):
-        to_async = (
-            modifiers.flag("async")
-            or modifiers.flag("async::shared::cta")
-            or modifiers.flag("async::global")
-        )
+        to_async = modifiers.one_of(("async", "async::shared::cta", "async::global"))
         of_maps = modifiers.flag("tensormap::generic")
-        modifiers.drop(
-            (
-                "alias",
-                "async",
-                "global",
-                "shared::",
-                "tensormap::",
-                "acquire",
-                "release",
-                "cta",
-                "gpu",
-            )
-        )
-        modifiers.drop(("sc", "acq_rel", "sys", "cluster"))
+        modifiers.drop(("alias", "async", "global", "shared::", "tensormap::", *ORDERS))
         if of_maps:
             return _map_fence(m, instruction)
         return (lambda: m.events.order.proxy_fence(m.state.living())) if to_async else lambda: None
     if modifiers.flag("mbarrier_init"):
         modifiers.drop(("release", "cluster"))
         return lambda: m.events.init_fence(m.state.living())
-    modifiers.drop(("sc", "acq_rel", "acquire", "release", "cta", "gpu", "sys", "cluster"))
+    modifiers.drop(ORDERS)
     return _fence(m, instruction)
 
 
@@ -533,15 +513,14 @@ def alloca(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     boundary = int(align[0].value) if align else 8
 
     def step() -> None:
-        here = np.ones(m.state.lanes, bool) if m.state.active is None else m.state.active
+        here = m.state.acting_mask()
         start = -(-m.calls.stack_top // boundary) * boundary
         top = start + read().astype(np.int64)
         full = here & (top > m.calls.stack_end)
         if full.any():
             lane = int(np.flatnonzero(full)[0])
-            raise m.diag.fault(
-                Kind.OTHER, instruction, f"alloca: more than {STACK} bytes in all", lane
-            )
+            what = f"alloca: more than {STACK} bytes in all"
+            raise m.diag.fault(Kind.OTHER, instruction, what, lane)
         m.calls.stack_top = np.where(here, top, m.calls.stack_top)
         write(start.astype(t.dtype))
 
@@ -563,7 +542,8 @@ def stackrestore(m: Machine, instruction: Instruction, modifiers: Modifiers) -> 
     read = m.operands.reader(instruction.operands[0], t)
 
     def step() -> None:
-        here = True if m.state.active is None else m.state.active
-        m.calls.stack_top = np.where(here, read().astype(np.int64), m.calls.stack_top)
+        m.calls.stack_top = np.where(
+            m.state.acting_mask(), read().astype(np.int64), m.calls.stack_top
+        )
 
     return step

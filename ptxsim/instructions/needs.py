@@ -10,10 +10,10 @@ from ..machine.async_copies import Copies
 from ..machine.barriers import Barriers
 from ..machine.batch import Batch
 from ..machine.bulk_groups import BulkGroups
-from ..machine.calls import Calls
 from ..machine.clusters import Clusters
 from ..machine.mbarriers import Phases
 from ..machine.operands import Operands
+from ..machine.state import Calls
 from ..machine.warpgroups import Warpgroups, Watch
 from ..ptx.reaching_definitions import Origins
 

@@ -274,6 +274,11 @@ def find_elementwise(instruction: Instruction) -> Build | None:
     )
 
 
+def is_elementwise(instruction: Instruction) -> bool:
+    """Return whether an instruction works on each thread by itself, and on registers alone."""
+    return instruction.opcode not in EFFECTS and instruction.opcode not in CONTROLS
+
+
 def require_operands(instruction: Instruction) -> None:
     """Raise `PtxError` where an operand is not of the kind that the instruction takes there.
 

@@ -67,11 +67,9 @@ def store_async(m: Machine, instruction: Instruction, modifiers: Modifiers) -> S
         values = [read()[lanes] for read in readers]
         for which in _together(flat, objects):
             to = Pieces(access.space, flat[which], raw[which], lanes[which])
-            data = [value[which] for value in values]
-            copy = Copy(
-                instruction, to.lanes, to, data, size, width, NO_GROUP, int(objects[which[0]])
-            )
-            begin(m, copy, int(objects[which[0]]), int(lanes[which[0]]), width * len(which))
+            data, at = [value[which] for value in values], int(objects[which[0]])
+            copy = Copy(instruction, to, data, size, width, NO_GROUP, at)
+            begin(m, copy, at, int(lanes[which[0]]), width * len(which))
         if m.events.defined.storing is not None:
             m.events.defined.stored(access, instruction)
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import Kind, PtxError
-from ..machine.texture_arrays import TextureArray
-from ..ptx.syntax import Instruction, Vector
+from ..errors import Kind
+from ..machine.texture_arrays import TextureArray, as_fractions
+from ..ptx.syntax import Instruction, items_of
 from ..ptx.types import TYPES
 from .needs import Machine
 from .registry import RESULT_VECTOR, RESULTS, TEXEL, VALUES, Modifiers, Step, effect, takes
@@ -40,10 +40,10 @@ class Objects:
     ) -> None:
         self.m, self.instruction, self.geometry = m, instruction, geometry
         self.handle = m.operands.reader(address.base, U64)
-        items = address.index.items if isinstance(address.index, Vector) else (address.index,)
+        items = items_of(address.index)
         dims, layered = GEOMETRIES[geometry]
         if len(items) < dims + layered:
-            raise PtxError(f"{instruction.where}: {instruction.name} with {len(items)} coordinates")
+            raise instruction.error(f"with {len(items)} coordinates")
         self.read_layer = m.operands.reader(items[0], U32) if layered else None
         self.readers = [
             m.operands.reader(item, F32 if of_floats else S32)
@@ -76,7 +76,7 @@ class Objects:
             if (
                 not isinstance(array, TextureArray)
                 or array.cube != cube
-                or (not cube and array.kind != kind)
+                or (not cube and not array.has(*kind))
             ):
                 what = (
                     f"{self.instruction.name} of {array!r}, which is no texture of {self.geometry}"
@@ -99,7 +99,8 @@ class Objects:
             # Outside the texture, elements are zeros.
             rows = np.zeros((len(x), table.shape[1]), table.dtype)
             rows[inside] = table[x[inside]]
-            _put(results, lanes[here], rows[here])
+            read = as_fractions(rows) if texture.read_normalized else rows
+            _put(results, lanes[here], read[here])
             m.events.fetched(self.instruction, texture, lanes, x)
 
 
@@ -119,9 +120,7 @@ def tex(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     modifiers.flag("v4")
     t, coordinate = modifiers.types
     destination, address = instruction.operands[:2]
-    writers = [
-        m.operands.writer(item, t) if item is not None else None for item in destination.items
-    ]
+    writers = [m.operands.writer(item, t) for item in destination.items]
     objects = Objects(m, instruction, address, geometry, coordinate.name == "f32")
     linear = geometry == "1d" and coordinate.name == "s32" and not level
 
@@ -147,8 +146,7 @@ def tex(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
                     raise m.diag.fault(Kind.OTHER, instruction, what, int(lanes[here[0]]))
                 _put(results, lanes[here], values.astype(t.dtype))
         for write, value in zip(writers, results, strict=False):
-            if write is not None:
-                write(value)
+            write(value)
 
     return step
 
@@ -220,9 +218,8 @@ def suld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """
     destination, address = instruction.operands
     at, size, count = _surface(m, instruction, modifiers, address)
-    items = destination.items if isinstance(destination, Vector) else (destination,)
     t = TYPES[f"b{8 * size}"]
-    writers = [m.operands.writer(item, t) if item is not None else None for item in items]
+    writers = [m.operands.writer(item, t) for item in items_of(destination)]
 
     def step() -> None:
         results = [np.zeros(m.state.lanes, t.dtype) for _ in range(count)]
@@ -232,8 +229,7 @@ def suld(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
                 raw = array.raw[(offsets[inside] + i * size)[:, None] + np.arange(size)]
                 result[lanes[inside]] = np.ascontiguousarray(raw).view(t.dtype).reshape(-1)
         for write, result in zip(writers, results, strict=False):
-            if write is not None:
-                write(result)
+            write(result)
 
     return step
 
@@ -243,10 +239,9 @@ def sust(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """sust.b: store to a surface, x in bytes (PTX ISA 9.7.11.2)."""
     address, source = instruction.operands
     at, size, count = _surface(m, instruction, modifiers, address)
-    items = source.items if isinstance(source, Vector) else (source,)
-    readers = [m.operands.reader(item, TYPES[f"b{8 * size}"]) for item in items]
+    readers = [m.operands.reader(item, TYPES[f"b{8 * size}"]) for item in items_of(source)]
     if len(readers) != count:
-        raise PtxError(f"{instruction.where}: {instruction.name} takes {count} values")
+        raise instruction.error(f"takes {count} values")
 
     def step() -> None:
         values = [np.broadcast_to(read(), m.state.lanes) for read in readers]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from .integer import parts_of
 from .registry import Compute, Elementwise, Modifiers, elementwise
 
 OPERATIONS: dict[str, Compute] = {
@@ -29,12 +30,9 @@ def _register(name: str, lanes: int) -> None:
         total, sat = m.flag("add"), m.flag("sat")
         parts = np.dtype(f"{'i' if td.signed else 'u'}{size}")
 
-        def split(x: np.ndarray, signed: bool) -> np.ndarray:
-            kind = "i" if signed else "u"
-            return np.ascontiguousarray(x).view(f"{kind}{size}").reshape(-1, lanes).astype(np.int64)
-
         def compute(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
-            result = OPERATIONS[name](split(a, ta.signed), split(b, tb.signed))
+            operands = parts_of(a, size, ta.signed), parts_of(b, size, tb.signed)
+            result = OPERATIONS[name](*operands)
             if total:
                 return (c.astype(np.int64) + result.sum(axis=1)).astype(td.dtype)
             if sat:
@@ -52,11 +50,7 @@ for _name in OPERATIONS:
 
 
 SECOND = {"add": np.add, "min": np.minimum, "max": np.maximum}
-
-
-def _shifted(a: np.ndarray, b: np.ndarray, left: bool, wrap: bool) -> np.ndarray:
-    amount = b & 31 if wrap else np.clip(b, 0, 32)
-    return a << amount if left else a >> amount
+SHIFTS = {"vshl": np.left_shift, "vshr": np.right_shift}
 
 
 def _register_word(name: str) -> None:
@@ -71,11 +65,10 @@ def _register_word(name: str) -> None:
 
         def compute(a: np.ndarray, b: np.ndarray, *c: np.ndarray) -> np.ndarray:
             x, y = a.astype(np.int64), b.astype(np.int64)
-            result = (
-                _shifted(x, y, name == "vshl", wrap)
-                if name in ("vshl", "vshr")
-                else OPERATIONS[name](x, y)
-            )
+            if name in SHIFTS:
+                result = SHIFTS[name](x, y & 31 if wrap else np.clip(y, 0, 32))
+            else:
+                result = OPERATIONS[name](x, y)
             if sat:
                 result = np.clip(result, ends.min, ends.max)
             result = result.astype(td.dtype)
@@ -86,5 +79,5 @@ def _register_word(name: str) -> None:
     elementwise(name, ("s32", "u32"))(build)
 
 
-for _name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr"):
+for _name in ("vadd", "vsub", "vabsdiff", "vmin", "vmax", *SHIFTS):
     _register_word(_name)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..errors import Kind
-from ..ptx.syntax import Instruction, Pair
+from ..ptx.syntax import Instruction, pair_of
 from ..ptx.types import TYPES
 from .compare import COMBINE
 from .needs import Machine
@@ -71,17 +71,16 @@ def activemask(m: Machine, instruction: Instruction, modifiers: Modifiers) -> St
 def elect(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     """elect.sync: one leader, here the lowest named lane (PTX ISA 9.7.13.14)."""
     modifiers.flag("sync")
-    pair, mask = instruction.operands
+    destination, mask = instruction.operands
+    first, second = pair_of(destination)
     read = m.operands.reader(mask, U32)
-    write_lane = m.operands.writer(pair.first, U32) if pair.first is not None else None
-    write = m.operands.writer(pair.second, PRED)
+    write_lane, write = m.operands.writer(first, U32), m.operands.writer(second, PRED)
 
     def step() -> None:
         members = require_members(m, instruction, read())
         low = members & (~members + np.uint64(1))
         leader = np.log2(low.astype(np.float64)).astype(np.uint32)
-        if write_lane is not None:
-            write_lane(leader)
+        write_lane(leader)
         write(np.tile(LANE, m.state.warps) == leader)
 
     return step
@@ -128,16 +127,11 @@ def shfl(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     mode = modifiers.one_of(("up", "down", "bfly"), "idx")
     modifiers.flag("idx")
     destination, source, by, clamp, *mask = instruction.operands
-    first, second = (
-        (destination.first, destination.second)
-        if isinstance(destination, Pair)
-        else (destination, None)
-    )
+    first, second = pair_of(destination)
     read = m.operands.reader(source, B32)
     read_by, read_clamp = m.operands.reader(by, U32), m.operands.reader(clamp, U32)
     read_mask = m.operands.reader(mask[0], U32) if sync else None
-    write = m.operands.writer(first, B32) if first is not None else None
-    write_in_range = m.operands.writer(second, PRED) if second is not None else None
+    write, write_in_range = m.operands.writer(first, B32), m.operands.writer(second, PRED)
 
     def step() -> None:
         members = None if read_mask is None else require_members(m, instruction, read_mask())
@@ -153,10 +147,8 @@ def shfl(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         givers = np.arange(m.state.lanes) // WARP * WARP + chosen
         if members is not None:
             _shuffled(m, instruction, members, givers)
-        if write is not None:
-            write(read()[givers])
-        if write_in_range is not None:
-            write_in_range(inside)
+        write(read()[givers])
+        write_in_range(inside)
 
     return step
 
@@ -189,14 +181,9 @@ def match_(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
     mode = modifiers.one_of(("any", "all"))
     t = modifiers.type
     destination, source, mask = instruction.operands
-    first, second = (
-        (destination.first, destination.second)
-        if isinstance(destination, Pair)
-        else (destination, None)
-    )
+    first, second = pair_of(destination)
     read, read_mask = m.operands.reader(source, t), m.operands.reader(mask, U32)
-    write = m.operands.writer(first, B32)
-    write_same = m.operands.writer(second, PRED) if second is not None else None
+    write, write_same = m.operands.writer(first, B32), m.operands.writer(second, PRED)
 
     def step() -> None:
         members = require_members(m, instruction, read_mask())
@@ -208,8 +195,7 @@ def match_(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
             return
         all_same = same == members
         write(np.where(all_same, members, np.uint64(0)).astype(np.uint32))
-        if write_same is not None:
-            write_same(all_same)
+        write_same(all_same)
 
     return step
 
@@ -232,7 +218,7 @@ def redux(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
         members = require_members(m, instruction, read_mask())
         value = read()
         result = value.copy()
-        acting = np.ones(m.state.lanes, bool) if m.state.active is None else m.state.active
+        acting = m.state.acting_mask()
         keys = np.arange(m.state.lanes) // WARP * (1 << 32) + members.astype(np.int64)
         # In a warp, threads with one mask reduce together.
         for key in np.unique(keys[acting]):

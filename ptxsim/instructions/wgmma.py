@@ -184,16 +184,10 @@ def form_of(instruction: Instruction, modifiers: Modifiers) -> Form:
     modifiers.drop([name for name in names if name not in TYPES])
     shape = next((name for name in modifiers.left if name.startswith("m64n")), "")
     modifiers.flag(shape)
-    fits = (
-        len(names) == 3
-        and names[0] in ("f16", "f32", "s32")
-        and names[1] in BITS
-        and names[2] in BITS
-    )
+    fits = len(names) == 3 and names[0] in ("f16", "f32", "s32") and {*names[1:]} <= {*BITS}
     whole = fits and names[0] == "s32"
-    fits = (
-        fits and all((name in INTEGERS) == whole for name in names[1:]) and (whole or not saturates)
-    )
+    fits = fits and all((name in INTEGERS) == whole for name in names[1:])
+    fits = fits and (whole or not saturates)
     n, _, k = shape.removeprefix("m64n").partition("k")
     fits = fits and n.isdigit() and k.isdigit() and int(n) % 8 == 0 and 8 <= int(n) <= 256
     fits = fits and int(k) * BITS[names[1]] == 8 * STEP
@@ -206,35 +200,19 @@ def form_of(instruction: Instruction, modifiers: Modifiers) -> Form:
         # Integers have neither signs to turn nor operands to transpose.
         rest = [*rest, Immediate(1), Immediate(1)]
     expected = 2 + (2 - in_registers) * wide
-    values = [int(o.value) if isinstance(o, Immediate) else None for o in rest]
-    if (
-        len(values) != expected
-        or any(v not in (1, -1) for v in values[:2])
-        or any(v not in (0, 1) for v in values[2:])
-    ):
+    values = [int(o.value) if isinstance(o, Immediate) else 2 for o in rest]
+    if len(values) != expected or not ({*values[:2]} <= {1, -1} and {*values[2:]} <= {0, 1}):
         wanted = "1 or -1 twice" + f", then 0 or 1{'' if in_registers else ' twice'}" * wide
         raise PtxError(
             f"{instruction.where}: {instruction.name}: its last operands must be {wanted}"
         )
     registers = int(n) // (4 if names[0] == "f16" else 2)
     if len(d.items) != registers or (in_registers and len(a.items) != 4):
-        raise PtxError(
-            f"{instruction.where}: {instruction.name} takes {registers} registers for D and 4 for A"
-        )
-    trans = [False] * (2 - len(values[2:])) + [bool(v) for v in values[2:]]
-    scale_a, scale_b = (int(v or 0) for v in values[:2])
-    return Form(
-        int(n),
-        names[0],
-        names[1],
-        names[2],
-        in_registers,
-        scale_a,
-        scale_b,
-        trans[0],
-        trans[1],
-        saturates,
-    )
+        raise instruction.error(f"takes {registers} registers for D and 4 for A")
+    scale_a, scale_b, *transposed = values
+    trans_a, trans_b = [False] * (2 - len(transposed)) + [bool(v) for v in transposed]
+    scales = (scale_a, scale_b, trans_a, trans_b)
+    return Form(int(n), names[0], names[1], names[2], in_registers, *scales, saturates)
 
 
 def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
@@ -265,17 +243,11 @@ def _mma(m: Machine, instruction: Instruction, modifiers: Modifiers) -> Step:
             c = np.where(scaled[:, :1, None], c, 0.0)
         if whole:
             # Sums of 32 products of 16 bits each, and a number of 32 bits, are exact in float64.
-            total = (
-                np.matmul(left.astype(np.float64), right.astype(np.float64).transpose(0, 2, 1)) + c
-            )
+            left, right = left.astype(np.float64), right.astype(np.float64)
+            total = np.matmul(left, right.transpose(0, 2, 1)) + c
         else:
-            total = tensor_cores.wgmma(
-                left * form.scale_a,
-                right * form.scale_b,
-                c,
-                (form.a_type, form.b_type),
-                form.d_type,
-            )
+            left, right = left * form.scale_a, right * form.scale_b
+            total = tensor_cores.wgmma(left, right, c, (form.a_type, form.b_type), form.d_type)
         sums.write(lanes, _registers(total, form, n))
 
     return step
@@ -341,12 +313,9 @@ def _accumulators(words: np.ndarray, d_type: str, n: int) -> np.ndarray:
 def _registers(total: np.ndarray, form: Form, n: int) -> np.ndarray:
     """Return the opposite: bits of registers [., groups, 128]."""
     groups = len(total)
-    parts = (
-        total.reshape(groups, 4, 2, 8, n // 8, 4, 2)
-        .transpose(4, 2, 6, 0, 1, 3, 5)
-        .reshape(-1, groups, WARPGROUP)
-    )
-    return viewed(results(parts, form.d_type, form.saturates), floats.U4)
+    parts = total.reshape(groups, 4, 2, 8, n // 8, 4, 2).transpose(4, 2, 6, 0, 1, 3, 5)
+    sums = parts.reshape(-1, groups, WARPGROUP)
+    return viewed(results(sums, form.d_type, form.saturates), floats.U4)
 
 
 @dataclass
@@ -391,12 +360,8 @@ class Fetch:
             raise m.diag.fault(Kind.WGMMA, self.instruction, message, lane)
         last = Descriptor.unpack(int(words[0, 0]))
         self.row, self.base = last.row, 0 if last.doubtful() else last.base
-        raw = np.stack(
-            [
-                self._pieces(int(w), int(lane))
-                for w, lane in zip(words[:, 0], lanes[:, 0], strict=True)
-            ]
-        )
+        pieces = map(self._pieces, words[:, 0].tolist(), lanes[:, 0].tolist())
+        raw = np.stack(list(pieces))
         space = m.memory.spaces["shared"]
         firsts = np.repeat(lanes[:, 0], raw[0].size)
         flat = raw.reshape(-1)
@@ -405,9 +370,8 @@ class Fetch:
             at = int(flat[outside][0])
             what = f"out-of-bounds wgmma read of 16 bytes at {space.address_text(at)}: {space.describe(at)}"
             raise m.diag.fault(Kind.BOUNDS, self.instruction, what, int(firsts[outside][0]))
-        return Access(
-            space, Addresses(None, None, flat, firsts, np.asarray(space.origin)[firsts]), 0
-        ), firsts
+        where = Addresses(None, None, flat, firsts, np.asarray(space.origin)[firsts])
+        return Access(space, where, 0), firsts
 
     def __call__(self, lanes: np.ndarray, note: Callable[[int], None] | None) -> np.ndarray:
         m = self.m
@@ -417,12 +381,8 @@ class Fetch:
         if note is not None:
             note(time)
         words = np.stack([access.load(8), access.load(8, 1)], axis=1)
-        shape = (
-            (len(lanes), self.lines * 2 // PIECE, 32)
-            if self.across
-            else (len(lanes), self.lines, 4)
-        )
-        return matrix_of(words.reshape(shape), self.name, self.across)
+        rows = (self.lines * 2 // PIECE, 32) if self.across else (self.lines, 4)
+        return matrix_of(words.reshape(len(lanes), *rows), self.name, self.across)
 
 
 def fetches(m: Machine, instruction: Instruction, form: Form) -> tuple[Fetch, Fetch | None]:
@@ -431,9 +391,8 @@ def fetches(m: Machine, instruction: Instruction, form: Form) -> tuple[Fetch, Fe
     fetch_b = Fetch(m, instruction, m.operands.reader(b, B64), form.n, form.b_type, form.trans_b)
     if form.in_registers:
         return fetch_b, None
-    return fetch_b, Fetch(
-        m, instruction, m.operands.reader(a, B64), ROWS, form.a_type, form.trans_a
-    )
+    read_a = m.operands.reader(a, B64)
+    return fetch_b, Fetch(m, instruction, read_a, ROWS, form.a_type, form.trans_a)
 
 
 def blind(m: Machine, instruction: Instruction) -> Step:

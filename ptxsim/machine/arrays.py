@@ -114,7 +114,7 @@ class Texture:
         self, array: Array, components: int = 4, align: int = 1, nbytes: int | None = None
     ) -> None:
         self.array, self.components, self.align = array, components, align
-        self.dtype = array.dtype
+        self.dtype, self.read_normalized = array.dtype, False
         self.element_bytes = array.dtype.itemsize * components
         self.nbytes = array.nbytes if nbytes is None else nbytes
         self.place(0)

@@ -20,7 +20,6 @@ class Copy:
     """A cp.async that has been executed."""
 
     instruction: Instruction
-    lanes: np.ndarray | None
     # `access` goes to the destination.
     access: Access
     # `data` has an array for each element of `size` bytes.
@@ -35,6 +34,10 @@ class Copy:
     source_time: int | None = None
     # A tensor copy's swizzle has rows of `pattern` bytes, 16 without a swizzle.
     pattern: int = 0
+
+    @property
+    def lanes(self) -> np.ndarray | None:
+        return self.access.lanes
 
 
 class Copies:

@@ -78,6 +78,7 @@ def add_options(parser: argparse.ArgumentParser, stop_at_first: str) -> None:
         "--accept",
         action="append",
         default=[],
+        type=parse_accepted,
         metavar="KIND[@FILE:LINE]=REASON",
         help=f"accept faults of a kind, at a line or anywhere, for a reason; kinds: {', '.join(ACCEPTABLE)}",
     )

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ..errors import Kind
+from ..ptx.program import align_up
 from ..ptx.sizes import Dim3
 from ..ptx.syntax import Variable
 from .arrays import Texture
 from .device import Device
 from .faults import Faults
 from .memory import Arena
+from .observer import Observer
+from .state import WARP
 from .tensor_maps import TensorMap
 from .texture_arrays import TextureArray
 
@@ -64,35 +69,52 @@ NO_CHECKS = Checks(False, False, False, False, False)
 
 
 @dataclass
-class LaunchConfig:
-    """Geometry, memory and checks of a launch."""
+class Request:
+    """The arguments of a launch, checked, as `Kernel.launch` describes them."""
 
     grid: Dim3
     block: Dim3
     cluster: Dim3
+    args: Sequence[Any]
     dynamic_shared_bytes: int
+    observers: Sequence[Observer]
+    checks: Checks
+    limits: Limits
+    # Without values, only what bears on the launch's counts is computed.
+    values: bool
+    constants: Mapping[str, Any]
+    blocks: Sequence[int] | None
+    cooperative: bool
+    # Backwards, threads of a block meet at atomics in the opposite order.
+    backwards: bool
+    faults: Faults
+
+    @property
+    def padded_block(self) -> int:
+        """Return the threads of a block, in whole warps."""
+        return align_up(math.prod(self.block), WARP)
+
+
+@dataclass
+class LaunchConfig(Request):
+    """A launch with its memory."""
+
     arena: Arena
     # Variables of global and constant memory have addresses, and so have the buffers of parameters.
     symbols: Mapping[str, int]
     params: bytes
     buffers: Mapping[Variable, int]
     # `homes` has the buffers that stand for several in a struct.
-    homes: Mapping[int, int] = field(default_factory=dict)
+    homes: Mapping[int, int]
     # Nobody has written the buffers between these addresses.
-    unwritten: Sequence[tuple[int, int]] = ()
-    textures: Mapping[int, Texture | TextureArray] = field(default_factory=dict)
-    tensor_maps: Sequence[TensorMap] = ()
+    unwritten: Sequence[tuple[int, int]]
+    textures: Mapping[int, Texture | TextureArray]
+    tensor_maps: Sequence[TensorMap]
     # A thread starts with `registers`, where that is known; with 0, setmaxnreg does nothing.
-    registers: int | None = None
+    registers: int | None
     # A grid's barrier needs memory at this address.
-    grid_workspace: int = 0
-    checks: Checks = Checks()
-    # Without values, only what bears on the launch's counts is computed.
-    values: bool = True
-    # Backwards, threads of a block meet at atomics in the opposite order.
-    backwards: bool = False
-    device: Device = field(default_factory=Device)
-    faults: Faults = field(default_factory=Faults)
+    grid_workspace: int
+    device: Device
     # `shared_bytes` counts the static and dynamic bytes of a block.
     shared_bytes: int = 0
     # `constants_read` has what the launch has read so far.

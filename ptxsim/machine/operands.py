@@ -17,7 +17,8 @@ import numpy as np
 from ..errors import PtxError
 from ..ptx import program as programs
 from ..ptx.program import Program
-from ..ptx.syntax import Address, Immediate, Negated, Register, Special, Symbol, Variable
+from ..ptx.reaching_definitions import variable_of
+from ..ptx.syntax import Address, Immediate, Negated, Register, Special, Symbol
 from ..ptx.types import SIGNED, STORAGE, UNSIGNED, Type
 from .memory import RANK_AT
 from .state import State
@@ -114,21 +115,18 @@ class Operands:
         """Return the slot with the address of a variable or function, in its own space."""
         key = ("symbol", symbol.variable or symbol.name, symbol.offset)
         space = self.symbol_space(symbol)
+
+        def address() -> int:
+            return self.symbol_address(symbol) + symbol.offset
+
         if space == "local" and self.stack_slot is not None:
             if key not in self.constant_slots:
                 self.constant_slots[key] = self.state.new_slot()
-                self.stacked.append(
-                    (self.constant_slots[key], self.symbol_address(symbol) + symbol.offset)
-                )
+                self.stacked.append((self.constant_slots[key], address()))
             return self.constant_slots[key]
         if space == "shared":
-            return self.constant(
-                key, lambda: self._in_own_shared(self.symbol_address(symbol) + symbol.offset)
-            )
-        return self.constant(
-            key,
-            lambda: self.state.uniform(ADDRESS.type(self.symbol_address(symbol) + symbol.offset)),
-        )
+            return self.constant(key, lambda: self._in_own_shared(address()))
+        return self.constant(key, lambda: self.state.uniform(ADDRESS.type(address())))
 
     def _in_own_shared(self, offset: int) -> np.ndarray:
         """Return an address in each thread's own shared memory."""
@@ -143,13 +141,9 @@ class Operands:
         for slot, offset in self.stacked:
             self.state.registers[slot] = (stack + offset).view(ADDRESS)
 
-    def variable(self, symbol: Symbol) -> Variable | None:
-        variable = symbol.variable or self.program.module.variables.get(symbol.name)
-        return variable if isinstance(variable, Variable) else None
-
     def symbol_space(self, symbol: Symbol) -> str:
         """Return the space a name lives in; parameters of device functions live in local memory."""
-        variable = self.variable(symbol)
+        variable = variable_of(self.program, symbol)
         if variable is None:
             if programs.function_address(self.program, symbol.name) is not None:
                 return "function"
@@ -159,7 +153,7 @@ class Operands:
         return "global" if variable.space == "const" else variable.space
 
     def symbol_address(self, symbol: Symbol) -> int:
-        variable, program = self.variable(symbol), self.program
+        variable, program = variable_of(self.program, symbol), self.program
         if variable is None:
             address = programs.function_address(program, symbol.name)
             # `symbol_space` made sure of it.
@@ -193,10 +187,8 @@ class Operands:
         bits = operand.type.bits
         if bits <= t.bits or t.kind == "p":
             return operand.slot, (lambda x: x.astype(STORAGE[bits])) if bits < t.bits else None
-        dtype = (SIGNED if t.signed else UNSIGNED)[bits // 8]
-        return operand.slot, lambda x: viewed(
-            x, (SIGNED if t.signed else UNSIGNED)[x.itemsize]
-        ).astype(dtype)
+        types = SIGNED if t.signed else UNSIGNED
+        return operand.slot, lambda x: viewed(x, types[x.itemsize]).astype(types[bits // 8])
 
     def writer(self, operand: Operand, t: Type) -> Callable[[np.ndarray], None]:
         """Return a function that writes a value for every lane; only `mask` keeps it."""
@@ -245,11 +237,8 @@ class Operands:
         if isinstance(base, Register):
             return space, base.slot, operand.offset
         if base is None:
-            return (
-                space,
-                self.constant("null", lambda: self.state.uniform(ADDRESS.type(0))),
-                operand.offset,
-            )
+            null = self.constant("null", lambda: self.state.uniform(ADDRESS.type(0)))
+            return space, null, operand.offset
         declared = self.symbol_space(base)
         if space == "generic" or (space == "param" and declared == "local") or space == "const":
             space = declared

@@ -8,7 +8,7 @@ array of all lanes.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -163,6 +163,10 @@ class State:
         mask[lanes] = True
         return mask
 
+    def acting_mask(self) -> np.ndarray:
+        """Return the active threads as a mask, of all lanes where all are."""
+        return np.ones(self.lanes, bool) if self.active is None else self.active
+
     def living(self) -> np.ndarray:
         """Return the active threads that live, as a mask."""
         return self.alive if self.active is None else self.active
@@ -193,6 +197,11 @@ class State:
         warps = threads.reshape(len(self.blocks), -1, WARP).any(axis=2)
         return warps.sum(axis=1) if self.by_block else int(np.count_nonzero(warps))
 
+    def sum_of_warps(self, of_warps: np.ndarray) -> Any:
+        """Return the sum of a number of each warp; by block where an observer asks for that."""
+        by_block = of_warps.reshape(len(self.blocks), -1)
+        return by_block.sum(axis=1) if self.by_block else int(of_warps.sum())
+
     # where a thread is
 
     def coordinates(self, lane: int) -> str:
@@ -216,3 +225,36 @@ class State:
     def index_in_cluster(self, axis: int) -> np.ndarray:
         """Return for each lane its block's index in the cluster along an axis."""
         return split(self.rank, self.cluster)[axis]
+
+
+class Calls:
+    """Call stacks of a batch; of recursive programs, what the callers' registers hold."""
+
+    # `depth` counts the calls that each lane is in, at most `limit`.
+    depth: np.ndarray
+    # What alloca gives each lane begins at `stack_top`, behind the frames in local memory.
+    stack_top: np.ndarray
+    stack_end: int
+    limit: int
+
+    def __init__(self) -> None:
+        # `after_call` hands results over, by pc and function.
+        self.after_call: dict[tuple[int, str], Callable[[], None]] = {}
+        # For each depth, `return_to` says where the lanes return to.
+        self.return_to: list[np.ndarray] = []
+        # For each depth, `saved` has registers by function and slot.
+        self.saved: list[dict[tuple[str, int], np.ndarray]] = []
+        self.caller_at: list[np.ndarray] = []
+        self.pending_return: np.ndarray | None = None
+
+    def start(self, lanes: int, frames: int, stack: int, limit: int) -> None:
+        """A batch begins. `frames`: bytes of local memory; `stack`: what alloca has beyond them."""
+        self.depth = np.zeros(lanes, np.int64)
+        self.stack_top = np.full(lanes, frames, np.int64)
+        self.stack_end = frames + stack
+        self.limit = limit
+        self.release()
+
+    def release(self) -> None:
+        """Let go of the memory of a batch."""
+        self.return_to, self.saved, self.caller_at, self.pending_return = [], [], [], None

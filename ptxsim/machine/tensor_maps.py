@@ -26,20 +26,9 @@ SWIZZLES = {"none": 0, "0": 0, "32": 32, "64": 64, "128": 128}
 FILLS = ("zeros",)
 L2_PROMOTIONS = ("none", "64", "128", "256")
 MAX_BOX, MAX_DIM, MAX_STRIDE = 256, 1 << 32, 1 << 40
-TYPES = {
-    np.dtype(t): t
-    for t in (
-        np.uint8,
-        np.uint16,
-        np.uint32,
-        np.int32,
-        np.uint64,
-        np.int64,
-        np.float16,
-        np.float32,
-        np.float64,
-    )
-} | {np.dtype(ml_dtypes.bfloat16): ml_dtypes.bfloat16}
+TYPES = [np.dtype(t) for t in ["u1", "u2", "u4", "i4", "u8", "i8", "f2", "f4", "f8"]] + [
+    np.dtype(ml_dtypes.bfloat16)
+]
 
 
 class TensorMap:
@@ -89,17 +78,10 @@ class TensorMap:
         self.shape = tuple(int(n) for n in (array.shape if shape is None else shape))
         self.box = tuple(int(n) for n in box)
         self.rank = len(self.shape)
-        if strides is not None:
-            self.strides = tuple(int(n) for n in strides)
-        elif shape is None:
-            item = array.dtype.itemsize
-            self.strides = tuple(
-                math.prod(array.shape[i + 1 :]) * item for i in range(self.rank - 1)
-            )
-        else:
-            self.strides = tuple(
-                math.prod(self.shape[i + 1 :]) * self.item for i in range(self.rank - 1)
-            )
+        if strides is None:
+            item = array.dtype.itemsize if shape is None else self.item
+            strides = [math.prod(self.shape[i + 1 :]) * item for i in range(self.rank - 1)]
+        self.strides = tuple(int(n) for n in strides)
         self.swizzle = SWIZZLES.get(str(swizzle), -1)
         for name, value, allowed in (
             ("swizzle", swizzle, SWIZZLES),
@@ -108,13 +90,11 @@ class TensorMap:
             ("fill", fill, FILLS),
         ):
             if str(value) not in allowed:
-                raise self._refused(
-                    f"{name} = {value!r} is not allowed; allowed: {', '.join(allowed)}"
-                )
-        if element_strides is not None and any(int(n) != 1 for n in element_strides):
-            raise self._refused(
-                f"element strides {tuple(element_strides)} are not supported, only 1"
-            )
+                known = ", ".join(allowed)
+                raise self._refused(f"{name} = {value!r} is not allowed; allowed: {known}")
+        if any(int(n) != 1 for n in element_strides or ()):
+            apart = tuple(element_strides or ())
+            raise self._refused(f"element strides {apart} are not supported, only 1")
         self._require_encodable()
         self.inner_bytes = self.box[-1] * self.item
         # `bytes` and `span` are those of a box, the latter in shared memory.
@@ -137,9 +117,8 @@ class TensorMap:
         if len(self.box) != self.rank:
             raise self._refused(f"a box of {len(self.box)} dimensions for a tensor of {self.rank}")
         if len(self.strides) != self.rank - 1:
-            raise self._refused(
-                f"{len(self.strides)} strides; a tensor of {self.rank} dimensions has {self.rank - 1}"
-            )
+            needed = f"a tensor of {self.rank} dimensions has {self.rank - 1}"
+            raise self._refused(f"{len(self.strides)} strides; {needed}")
         for sizes, what, maximum, label in (
             (self.shape, "a dimension of {} elements", MAX_DIM, "2^32"),
             (self.box, "a box of {} elements along a dimension", MAX_BOX, str(MAX_BOX)),
@@ -148,25 +127,20 @@ class TensorMap:
                 if not 1 <= size <= maximum:
                     raise self._refused(f"{what.format(size)}; allowed: 1 to {label}")
         inner = self.box[-1] * self.item
+        row = f"a box of {inner} bytes along the innermost dimension"
         if inner % 16:
-            raise self._refused(
-                f"a box of {inner} bytes along the innermost dimension; allowed: multiples of 16"
-            )
+            raise self._refused(f"{row}; allowed: multiples of 16")
         if self.swizzle and inner > self.swizzle:
-            raise self._refused(
-                f"a box of {inner} bytes along the innermost dimension is more than its swizzle of {self.swizzle}"
-            )
+            raise self._refused(f"{row} is more than its swizzle of {self.swizzle}")
         for stride in self.strides:
             if stride % 16 or not 0 <= stride < MAX_STRIDE:
-                raise self._refused(
-                    f"a stride of {stride} bytes; allowed: multiples of 16 from 0 to 2^40"
-                )
+                allowed = "multiples of 16 from 0 to 2^40"
+                raise self._refused(f"a stride of {stride} bytes; allowed: {allowed}")
         last = sum((n - 1) * s for n, s in zip(self.shape, (*self.strides, self.item), strict=True))
-        if not 0 <= self.offset <= self.array.nbytes - last - self.item:
-            raise self._refused(
-                f"its last element ends {self.offset + last + self.item} bytes behind its start; the array has "
-                f"{self.array.nbytes}"
-            )
+        end, size = self.offset + last + self.item, self.array.nbytes
+        if self.offset < 0 or end > size:
+            what = f"its last element ends {end} bytes behind its start"
+            raise self._refused(f"{what}; the array has {size}")
 
     def place(self, address: int) -> None:
         """The array is at this address."""
@@ -257,18 +231,8 @@ FIELDS = {
 ORDINALS = ("box_dim", "element_stride", "global_dim", "global_stride")
 MAX_RANK = 5
 # PTX numbers types in this order (ISA 9.7.9.27.1.2).
-ELEMENT_TYPES = [
-    np.uint8,
-    np.uint16,
-    np.uint32,
-    np.int32,
-    np.uint64,
-    np.int64,
-    np.float16,
-    np.float32,
-    np.float32,
-]
-ELEMENT_TYPES += [np.float64, ml_dtypes.bfloat16, np.float32, np.float32]
+ELEMENT_TYPES = [np.dtype(t) for t in ["u1", "u2", "u4", "i4", "u8", "i8", "f2", "f4", "f4", "f8"]]
+ELEMENT_TYPES += [np.dtype(ml_dtypes.bfloat16), np.dtype("f4"), np.dtype("f4")]
 SWIZZLE_MODES = (0, 32, 64, 128)
 
 
@@ -297,7 +261,7 @@ def fields_of(tensor_map: TensorMap) -> bytes:
 
     put("global_address", tensor_map.address)
     put("rank", tensor_map.rank - 1)
-    put("elemtype", [np.dtype(t) for t in ELEMENT_TYPES].index(tensor_map.dtype))
+    put("elemtype", ELEMENT_TYPES.index(tensor_map.dtype))
     put("swizzle_mode", SWIZZLE_MODES.index(tensor_map.swizzle))
     for i in range(tensor_map.rank):
         put("box_dim", tensor_map.box[-1 - i], i)
@@ -334,7 +298,7 @@ def made_by_device(raw: bytes) -> TensorMap:
         [get("box_dim", i) for i in axes],
         [get("global_dim", i) for i in axes],
         [get("global_stride", i) for i in axes if i < rank - 1],
-        np.dtype(ELEMENT_TYPES[kind]),
+        ELEMENT_TYPES[kind],
         swizzle=SWIZZLE_MODES[mode] or "none",
         element_strides=[get("element_stride", i) for i in axes],
     )

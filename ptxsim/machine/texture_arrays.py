@@ -23,6 +23,12 @@ FACES = 6
 FRACTION = 256
 
 
+def as_fractions(whole: np.ndarray) -> np.ndarray:
+    """Return what a texture that is read normalized gives for whole numbers: from -1 or 0 to 1."""
+    maximum = np.float32(np.iinfo(whole.dtype).max)
+    return np.maximum(whole.astype(np.float32) / maximum, np.float32(-1))
+
+
 class TextureArray:
     """A CUDA array with how it is fetched, for a `cudaTextureObject_t` or a `cudaSurfaceObject_t`.
 
@@ -126,10 +132,10 @@ class TextureArray:
         """Return the elements along x, y and z, of as many as it has."""
         return self.elements.shape[3:0:-1][: self.dims]
 
-    @property
-    def kind(self) -> tuple[int, int]:
-        """Return its dimensions, and whether it has layers."""
-        return self.dims, int(self.layered)
+    def has(self, dims: int, layers: int) -> bool:
+        """Return whether it has these dimensions, and layers or none; that of a single row is one."""
+        one_row = dims == 1 and self.sizes[1:] == (1,)
+        return (dims == self.dims or one_row) and bool(layers) == self.layered
 
     # fetches
 
@@ -145,6 +151,8 @@ class TextureArray:
         if self.cube:
             face, coordinates = _face(*(c.astype(np.float64) for c in coordinates))
             layer = layer * FACES + face
+        elif len(coordinates) < self.dims:
+            coordinates.append(np.full_like(coordinates[0], 0.5))
         layer = np.clip(layer.astype(np.int64), 0, len(self.elements) - 1)
         if coordinates[0].dtype.kind in "iu":
             return self._at([c.astype(np.int64) for c in coordinates], layer)
@@ -184,10 +192,7 @@ class TextureArray:
         zeros = [np.zeros_like(layer)] * (3 - self.dims)
         texels = self.elements[(layer, *zeros, *reversed(positions))]
         texels = np.where(inside[:, None], texels, np.zeros((), texels.dtype))
-        if self.read == "normalized":
-            maximum = np.iinfo(self._data.dtype).max
-            return np.maximum(texels.astype(np.float32) / np.float32(maximum), np.float32(-1))
-        return texels
+        return as_fractions(texels) if self.read == "normalized" else texels
 
     # surfaces
 

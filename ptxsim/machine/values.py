@@ -48,3 +48,10 @@ def distinct(x: np.ndarray) -> np.ndarray:
     new[:1] = True
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     return ordered[new]
+
+
+def runs(marks: np.ndarray) -> np.ndarray:
+    """Return where each stretch of marks that are set begins and ends, [stretches, 2]."""
+    flips = np.flatnonzero(marks[1:] != marks[:-1]) + 1
+    edges = np.concatenate([[0] if marks[0] else [], flips, [len(marks)] if marks[-1] else []])
+    return edges.astype(np.int64).reshape(-1, 2)

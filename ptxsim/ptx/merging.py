@@ -159,6 +159,13 @@ def _is_shared(instruction: Instruction, opcode: str) -> bool:
     )
 
 
+def _shared_accesses(program: Program) -> list[tuple[Instruction, str]]:
+    """Return the loads and stores of shared memory, with their opcodes in machine code."""
+    return [
+        (i, name) for i in program.code for ptx, name in SASS_OPCODES.items() if _is_shared(i, ptx)
+    ]
+
+
 def _parts_loads(instruction: Instruction) -> bool:
     """Return whether loads before and after it stay apart."""
     if instruction.opcode in ("st", "red", "atom"):
@@ -540,12 +547,7 @@ def _machine(program: Program, cubin: Path) -> _Machine:
     widths: dict[tuple[str, int], Counter[int]] = defaultdict(Counter)
     copies: Counter[int] = Counter()
     empty: Counter[int] = Counter()
-    known = {
-        (opcode, i.ptx_line)
-        for i in program.code
-        for ptx, opcode in SASS_OPCODES.items()
-        if _is_shared(i, ptx)
-    }
+    known = {(opcode, i.ptx_line) for i, opcode in _shared_accesses(program)}
     strangers, local = 0, set()
     together: dict[tuple[str, int, int], int] = {}
     for block in function.blocks:
@@ -591,12 +593,7 @@ def from_cubin(program: Program, cubin: Path) -> Merges:
     """
     machine = _machine(program, cubin)
     rule, merges, addresses = predicted(program), Merges(), _addresses(program)
-    accesses = [
-        (i, opcode)
-        for i in program.code
-        for ptx, opcode in SASS_OPCODES.items()
-        if _is_shared(i, ptx)
-    ]
+    accesses = _shared_accesses(program)
     # Where one line of the PTX has several accesses, it may have some of another line, too.
     repeated = {
         i.block
@@ -755,17 +752,15 @@ def compare(program: Program, cubin: Path) -> list[Line]:
     """Compare, by source line, what the rule predicts with what a cubin has."""
     merges = predicted(program)
     predicted_widths: dict[tuple[str, int, str], Counter[int]] = defaultdict(Counter)
-    for i in program.code:
-        for ptx, opcode in SASS_OPCODES.items():
-            if _is_shared(i, ptx) and i.pc not in merges.parts:
-                where = (i.location.file, i.location.line) if i.location else ("", 0)
-                predicted_widths[*where, opcode][
-                    8 * merges.widths.get(i.pc, max(4, access_bytes(i)))
-                ] += 1
+    for i, opcode in _shared_accesses(program):
+        if i.pc not in merges.parts:
+            where = (i.location.file, i.location.line) if i.location else ("", 0)
+            bits = 8 * merges.widths.get(i.pc, max(4, access_bytes(i)))
+            predicted_widths[*where, opcode][bits] += 1
     actual: dict[tuple[str, int, str], Counter[int]] = defaultdict(Counter)
-    for access in sass.shared_accesses(cubin, program.name):
-        if access.opcode in SASS_OPCODES.values():
-            actual[access.file, access.line, access.opcode][max(32, access.bits)] += access.count
+    for read in sass.read(cubin, program.name).instructions:
+        if read.name in SASS_OPCODES.values() and not read.never:
+            actual[read.file, read.line, read.name][max(32, read.bits)] += 1
     keys = sorted({*predicted_widths, *actual})
     return [
         Line(*key, dict(sorted(predicted_widths[key].items())), dict(sorted(actual[key].items())))

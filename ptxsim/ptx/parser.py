@@ -121,7 +121,6 @@ class _Parser:
         self.variables: dict[str, Variable] = {}
         self.functions: dict[str, Function] = {}
         self.files: dict[int, str] = {}
-        self.pragmas: list[str] = []
         self.sections: dict[str, list[str]] = {}
         self.locations: dict[_Line, Location] = {}
         # The code that follows has this location.
@@ -210,16 +209,13 @@ class _Parser:
             value = None
         if value is None or value >= 1 << 64:
             short = text if len(text) <= 40 else text[:37] + "..."
-            raise self.refused(
-                f"{short} is no number of at most 64 bits"
-                + (" (a leading 0: octal)" if octal else "")
-            )
+            why = " (a leading 0: octal)" if octal else ""
+            raise self.refused(f"{short} is no number of at most 64 bits{why}")
         return value
 
     # module
 
     def module(self) -> Module:
-        address_size = 64
         while self.token.kind != "end":
             token = self.next()
             match token.text:
@@ -228,7 +224,7 @@ class _Parser:
                 case ".target":
                     self.target = self.separated(self.name)[0]
                 case ".address_size":
-                    address_size = self.integer()
+                    self.integer()
                 case ".section":
                     self.section()
                 case ".alias":
@@ -247,15 +243,7 @@ class _Parser:
             debug = DebugInfo(self.sections)
             for function in self.functions.values():
                 function.debug = debug
-        return Module(
-            self.version,
-            self.target,
-            address_size,
-            self.variables,
-            self.functions,
-            self.files,
-            self.pragmas,
-        )
+        return Module(self.version, self.target, self.variables, self.functions)
 
     def section(self) -> None:
         """Parse a section of DWARF, `.name { .b8 1,2 … }`."""
@@ -269,9 +257,8 @@ class _Parser:
         self.version = tuple(map(int, re.findall(r"\d+", text))) if len(text) < 8 else (0,)
         if self.version[0] not in KNOWN_VERSIONS:
             known = f"{KNOWN_VERSIONS.start}.x to {KNOWN_VERSIONS.stop - 1}.x"
-            raise PtxError(
-                f"PTX line {token.line}: PTX version {text} is not known (known: {known})"
-            )
+            what = f"PTX version {text} is not known (known: {known})"
+            raise PtxError(f"PTX line {token.line}: {what}")
 
     def require_header(self, token: _Token) -> None:
         if self.version is None or self.target is None:
@@ -296,9 +283,7 @@ class _Parser:
                 while self.accept(","):
                     self.integer()
             case ".pragma":
-                self.pragmas += [
-                    text[1:-1] for text in self.separated(lambda: self.expect_kind("string"))
-                ]
+                self.separated(lambda: self.expect_kind("string"))
                 self.expect(";")
             case ".loc":
                 self.loc()
@@ -351,9 +336,8 @@ class _Parser:
             if text == "align":
                 align = self.integer()
                 if align < 1 or align & (align - 1) or align > MAX_ALIGN:
-                    raise self.error(
-                        f".align {align}: an alignment is a power of two of at most {MAX_ALIGN}"
-                    )
+                    what = f"an alignment is a power of two of at most {MAX_ALIGN}"
+                    raise self.error(f".align {align}: {what}")
             elif text in ("v2", "v4"):
                 vector = int(text[1])
             elif text in ("texref", "samplerref", "surfref"):
@@ -398,13 +382,11 @@ class _Parser:
         initial = self.initialiser() if self.accept("=") else None
         if unsized:
             count = len(initial) if initial else 0
-        if initial and len(initial) * type_.bytes > count * element:
-            raise self.error(
-                f"{name} holds {count * vector} elements, but is initialised with {len(initial)}"
-            )
-        return Variable(
-            name, space, type_, align or element, count * element, initial, extern, opaque
-        )
+        size = count * element
+        if initial and len(initial) * type_.bytes > size:
+            held = f"{name} holds {count * vector} elements"
+            raise self.error(f"{held}, but is initialised with {len(initial)}")
+        return Variable(name, space, type_, align or element, size, initial, extern, opaque)
 
     def initialiser(self) -> list[Symbol | Immediate]:
         if not self.accept("{"):
@@ -528,18 +510,11 @@ class _Parser:
                 self.variable(text[1:])
             elif not self.directive(text):
                 raise self.refused(f"unexpected {text!r} in {function.name}")
-        last = function.code[-1] if function.code else None
-        if (
-            last is None
-            or last.predicate
-            or last.opcode not in ("ret", "exit", "trap", "bra")
-            or self.ends_with_label
-        ):
+        last = function.code[-1] if function.code and not self.ends_with_label else None
+        if last is None or last.predicate or last.opcode not in ("ret", "exit", "trap", "bra"):
             # As in ptxas, the end of a function returns.
-            line = self.tokens[self.at - 1].line
-            function.body.append(
-                self.located_here(Instruction("ret", (), (), None, False, None, line))
-            )
+            end = Instruction("ret", (), (), None, False, None, self.tokens[self.at - 1].line)
+            function.body.append(self.located_here(end))
         for instruction, scope in fixes:
             self.resolve_labels(instruction, scope)
 
@@ -567,10 +542,8 @@ class _Parser:
             # Linking refuses it.
             return
         target = label(last.name)
-        if instruction.opcode == "brx":
-            instruction.operands = (*before, tuple(label(name) for name in target.targets or ()))
-        else:
-            instruction.operands = (*before, target)
+        several = tuple(label(name) for name in target.targets or ())
+        instruction.operands = (*before, several if instruction.opcode == "brx" else target)
 
     def registers(self) -> None:
         type_, _, vector, _ = self.declared_type()
@@ -626,10 +599,8 @@ class _Parser:
         elif self.token.text != ";":
             operands = self.separated(self.operand)
         self.expect(";")
-        made = Instruction(
-            opcode, tuple(modifiers), tuple(operands), predicate, negated, None, line
-        )
-        return self.located_here(made)
+        parts = opcode, tuple(modifiers), tuple(operands), predicate, negated
+        return self.located_here(Instruction(*parts, None, line))
 
     def located_here(self, instruction: Instruction) -> Instruction:
         """Attach the latest `.loc` to an instruction; `resolve_files` converts it to a
@@ -702,9 +673,8 @@ class _Parser:
         elif isinstance(begin, Register) and begin.type.bits >= 32:
             base = begin
         else:
-            raise self.error(
-                "an address begins with a register of 32 or 64 bits, a name or a number"
-            )
+            what = "a register of 32 or 64 bits, a name or a number"
+            raise self.error(f"an address begins with {what}")
         index = None
         while not self.accept("]"):
             if self.token.text in ("+", "-"):
@@ -751,6 +721,5 @@ def parse(text: str) -> Module:
     try:
         return _Parser(text).module()
     except RecursionError:
-        raise PtxError(
-            "not PTX: vectors, initialisers or inlined calls are nested too deeply"
-        ) from None
+        what = "vectors, initialisers or inlined calls are nested too deeply"
+        raise PtxError(f"not PTX: {what}") from None

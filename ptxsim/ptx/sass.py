@@ -4,7 +4,6 @@ flow, source lines.
     from ptxsim import sass
     function = sass.read(Path("kernel.cubin"), "entry")
     for block in function.blocks: ...
-    sass.shared_accesses(Path("kernel.cubin"), "entry")
 
 A cubin that ptxas made with line information (nvcc -lineinfo) names, for each machine instruction,
 the line of the source and the line of the PTX that it came from, and holds the PTX itself.
@@ -17,12 +16,11 @@ import hashlib
 import re
 import struct
 import subprocess
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from ..errors import PtxError
 from .compiler import run, show_warnings, tool
@@ -31,7 +29,6 @@ from .demangle import demangle, matching
 PTX = ".nv_debug_ptx_txt"  # the section with the PTX; nvdisasm gives its name as that of a file
 # A cubin with this section counts 1024 bytes to each kernel's shared memory.
 RESERVED, RESERVE = ".nv.shared.reserved.0", 1024
-SHARED = ("LDS", "STS", "LDSM", "STSM", "LDGSTS", "ATOMS")
 
 _SECTION = re.compile(r"\t\.section\t(\S+?),")
 _LABEL = re.compile(r"^([.$\w]+):$")
@@ -42,19 +39,6 @@ _INSTRUCTION = re.compile(
 _TARGET = re.compile(r"`\(([^)]+)\)")
 _BRANCH_TARGETS = re.compile(r'\(\*"BRANCH_TARGETS ([^"]+)"\*\)')
 _REGISTER = re.compile(r"[-!~|]?\|?(R\d+|RZ)(\.reuse)?\b")
-
-
-class SharedAccess(NamedTuple):
-    """An access to shared memory in the source, and how often it stands in the SASS."""
-
-    # `file` is "" where the cubin names no source line.
-    file: str
-    line: int
-    # `opcode` is LDS, STS, LDSM, STSM, LDGSTS or ATOMS.
-    opcode: str
-    # Bits are counted per thread; of LDSM and STSM, those that a thread gets or gives.
-    bits: int
-    count: int  # type: ignore[assignment]  # not the tuple's method: instructions, without those never executed (@!PT)
 
 
 @dataclass(frozen=True)
@@ -257,17 +241,6 @@ def listing(cubin: Path) -> str:
         if (text := stored.read_text()).startswith(mark):
             return text
     return mark + run([tool("nvdisasm"), "-c", "-g", "-gp", cubin], f"{cubin}: nvdisasm").stdout
-
-
-def shared_accesses(cubin: Path, entry: str | None = None) -> list[SharedAccess]:
-    """Return the accesses to shared memory in an entry's SASS by source line, opcode and width, in
-    order of appearance.
-    """
-    counts: Counter[tuple[str, int, str, int]] = Counter()
-    for i in read(cubin, entry).instructions:
-        if i.name in SHARED and not i.never:
-            counts[i.file, i.line, i.name, i.bits] += 1
-    return [SharedAccess(*key, count) for key, count in counts.items()]
 
 
 Sections = dict[str, tuple[list[Instruction], dict[str, int]]]

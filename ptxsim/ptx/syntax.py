@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any
 
+from ..errors import PtxError
 from .debug_info import DebugInfo
 from .types import Type
 
@@ -104,6 +105,16 @@ class Arguments:
     items: tuple[Any, ...]
 
 
+def items_of(operand: object) -> tuple[Any, ...]:
+    """Return the elements of a vector, or the operand itself as the only one."""
+    return operand.items if isinstance(operand, Vector) else (operand,)
+
+
+def pair_of(operand: object) -> tuple[Any, Any]:
+    """Return both destinations of a pair; of another operand itself and `_`."""
+    return (operand.first, operand.second) if isinstance(operand, Pair) else (operand, None)
+
+
 def is_store_async(instruction: Instruction) -> bool:
     """Return whether an instruction is st.async."""
     return instruction.opcode == "st" and "async" in instruction.modifiers
@@ -153,6 +164,10 @@ class Instruction:
     def where(self) -> str:
         """Source line where the compiler gave one, else the line of the PTX."""
         return str(self.location) if self.location else f"PTX line {self.ptx_line}"
+
+    def error(self, what: str) -> PtxError:
+        """Return the error of this instruction, by place and name, that says `what` is wrong."""
+        return PtxError(f"{self.where}: {self.name} {what}")
 
     def __repr__(self) -> str:
         return f"<{self.name} at {self.where}>"
@@ -226,11 +241,8 @@ class Module:
 
     version: tuple[int, ...]
     target: str
-    address_size: int
     variables: dict[str, Variable]
     functions: dict[str, Function]
-    files: dict[int, str]
-    pragmas: list[str]
     # Linking checks operands once for all entries.
     operands_checked: bool = False
 

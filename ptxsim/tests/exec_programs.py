@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,6 +24,7 @@ FLAGS = {
     "driver": ["-lcuda"],
     "epilogues": ["-lcublas", "-lcublasLt"],
     "missing": ["--no-compress"],
+    "nvrtc": ["-lcuda", "-lnvrtc"],
     "optimised": ["-O3"],
     "streams": ["-lcuda"],
     "wgmma": ["-arch=sm_90a"],
@@ -47,14 +50,15 @@ class Programs:
     def command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-m", "ptxsim", *arguments]
 
-    def nvcc(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def call(self, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        """Run a command in the folder, with further variables of the environment."""
+        env, folder = self.environment | variables, self.folder
         return subprocess.run(
-            self.command("nvcc", *arguments),
-            env=self.environment,
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
+            command, env=env, cwd=folder, capture_output=True, text=True, timeout=120
         )
+
+    def nvcc(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.call(*self.command("nvcc", *arguments))
 
     def path(self, name: str, source: Path | None = None, flags: Sequence[str] = ()) -> Path:
         """A program, which is built if it is not there."""
@@ -64,13 +68,8 @@ class Programs:
                 pytest.skip("nvcc needs g++")
             with tempfile.TemporaryDirectory(dir=self.folder) as place:
                 out = Path(place) / name
-                done = self.nvcc(
-                    "-o",
-                    str(out),
-                    str(source or PROGRAMS / f"{name}.cu"),
-                    *FLAGS.get(name, []),
-                    *flags,
-                )
+                given = str(source or PROGRAMS / f"{name}.cu")
+                done = self.nvcc("-o", str(out), given, *FLAGS.get(name, []), *flags)
                 if done.returncode and "no nvcc" in done.stderr:
                     pytest.skip(done.stderr)
                 assert done.returncode == 0, done.stderr
@@ -96,6 +95,15 @@ class Programs:
         assert left(self.folder) == []
         assert "Traceback" not in err, err
         return subprocess.CompletedProcess(running.args, running.returncode, out, err)
+
+    def report(
+        self, name: str, *arguments: str, options: Sequence[str] = ()
+    ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+        """Run a program as `run` does. Return its report, too."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            path = Path(folder) / "report.json"
+            done = self.run(name, *arguments, options=["--report", str(path), *options])
+            return done, json.loads(path.read_text())
 
 
 def left(folder: Path) -> list[Path]:

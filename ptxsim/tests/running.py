@@ -7,6 +7,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 import ptxsim
 from ptxsim.ptx.types import TYPES
@@ -15,6 +16,11 @@ KERNELS = Path(__file__).parent / "kernels"
 TRIED: set[tuple[str, str | None]] = set()  # opcodes with their types that `execute` ran
 
 HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
+
+
+def fails(message: str, error: type[ptxsim.PtxsimError] = ptxsim.PtxsimError):
+    """Within this context there is an error whose message has this pattern."""
+    return pytest.raises(error, match=message)
 
 
 def launch_options(grid: object, block: object, *arguments: str) -> list[str]:

@@ -16,6 +16,7 @@ import argparse
 import csv
 import json
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 RACY = re.compile(r"atomicBug|guardBug|raceBug|syncBug")
+LACKING = re.compile(r"is not emulated|not supported")
 BROKEN = re.compile(r"error|undefined reference|No such file")
 THREADS, BLOCKS = 64, 128  # of an Indigo code: a thread, warp or block for each of 100 vertices
 BEGIN, END = "<!-- scorecard -->", "<!-- end of scorecard -->"
@@ -38,7 +40,8 @@ class Program:
     text: what it reads from standard input.
 
     plain: `volatile` is deleted from its source before it is built. once: like launches are checked
-    once, as programs that time themselves repeat them.
+    once, as programs that time themselves repeat them; where that does not end in time, 32 blocks of
+    each later one are run. images: files of kernels, by name, that the program loads, and their sources.
     """
 
     suite: str
@@ -50,6 +53,7 @@ class Program:
     text: str = ""
     plain: bool = False
     once: bool = False
+    images: tuple[tuple[str, Path], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,15 +117,29 @@ def indigo(folder: Path) -> Iterator[Program]:
 
 def samples(folder: Path) -> Iterator[Program]:
     """Yield CUDA's samples that have kernels of their own, none of which is meant to race."""
-    options = ("-I", str(folder / "Common"), "-lcublas", "-lcuda", "-Xcompiler=-fopenmp")
+    given = json.loads((folder / "test_args.json").read_text())
     for home in sorted((folder / "Samples").glob("*/*")):
         sources = tuple(s for s in sorted(home.glob("*")) if s.suffix in (".cu", ".cpp", ".c"))
-        if any(source.suffix == ".cu" for source in sources):
-            # Some sources are included by others, or compiled as the program runs.
-            texts = "".join(source.read_text(errors="replace") for source in sources)
-            sources = tuple(s for s in sources if f'{s.name}"' not in texts)
-            flags = ("-I", str(home), *options)
-            yield Program("CUDA samples", home.name, sources, False, flags, once=True)
+        if not any(source.suffix == ".cu" for source in sources):
+            continue
+        # Some sources are included by others, or compiled as the program runs or before.
+        texts = "".join(path.read_text(errors="replace") for path in (*sources, *home.glob("*.h")))
+        texts = re.sub(r"^ *//.*", "", texts, flags=re.M)
+        names = re.findall(r'"((\w+)64\.(?:fatbin|ptx))"', texts)
+        images = tuple((name, home / f"{stem}.cu") for name, stem in names)
+        apart = {source for _, source in images}
+        sources = tuple(s for s in sources if f'{s.name}"' not in texts and s not in apart)
+        if "helper_multiprocess.h" in texts:
+            sources += (folder / "Common" / "helper_multiprocess.cpp",)
+        flags = ["-I", str(home), "-I", str(folder / "Common"), "-Xcompiler=-fopenmp"]
+        flags += ["-lcublas", "-lcuda", "-lnvrtc"]
+        flags += ["-lGL", "-lGLU", "-lglut"] if re.search(r"helper_gl\.h|GL/", texts) else []
+        flags += ["-rdc=true", "-lcudadevrt"] if home.name.startswith("cdp") else []
+        own = given.get(home.name, {})
+        args = tuple((own.get("runs") or [own])[0].get("args", ()))
+        yield Program(
+            "CUDA samples", home.name, sources, False, tuple(flags), args, once=True, images=images
+        )
 
 
 def outcome(program: Program, limit_s: float) -> Outcome:
@@ -131,9 +149,8 @@ def outcome(program: Program, limit_s: float) -> Outcome:
 
     def told(verdict: str, kinds: str = "", message: str = "") -> Outcome:
         seconds = round(time.monotonic() - start, 1)
-        return Outcome(
-            program.suite, program.name, program.racy, verdict, kinds, seconds, message[:300]
-        )
+        message = re.sub(r"/\S*/", "", message)[:300]
+        return Outcome(program.suite, program.name, program.racy, verdict, kinds, seconds, message)
 
     with tempfile.TemporaryDirectory(prefix="scorecard-") as temporary:
         folder, sources = Path(temporary), program.sources
@@ -141,30 +158,41 @@ def outcome(program: Program, limit_s: float) -> Outcome:
             sources = tuple(folder / source.name for source in sources)
             for source, copy in zip(program.sources, sources, strict=True):
                 copy.write_text(re.sub(r"\bvolatile\b ?", "", source.read_text()))
-        build = [*command, "nvcc", "-o", str(folder / "program"), *program.options]
-        done = subprocess.run([*build, *map(str, sources)], capture_output=True, text=True)
-        if done.returncode:
-            lines = [line for line in done.stderr.splitlines() if BROKEN.search(line)]
-            message = re.sub(r"/\S*/", "", (lines or [done.stderr])[0])
-            return told("does not build", message=message)
-        run = [*command, "exec", "--quiet", "--sarif", "faults.sarif", "--report", "report.json"]
-        run += ["--once"] if program.once else []
-        try:
+        build = [*command, "nvcc", *program.options, "-o"]
+        builds = [[*build, str(folder / "program"), *map(str, sources)]]
+        builds += [
+            [*build, str(folder / name), f"-{name.rpartition('.')[2]}", str(source)]
+            for name, source in program.images
+        ]
+        for build in builds:
+            done = subprocess.run(build, capture_output=True, text=True)
+            if done.returncode:
+                lines = [line for line in done.stderr.splitlines() if BROKEN.search(line)]
+                return told("does not build", message=(lines or [done.stderr])[0])
+        # Programs read what lies next to them, and some write there.
+        shutil.copytree(program.sources[0].parent, folder, dirs_exist_ok=True)
+        # At the limit the program gets SIGTERM, and ptxsim reports what it has seen until then.
+        run = ["timeout", "--kill-after=30", f"{limit_s:g}", *command, "exec", "--quiet"]
+        run += ["--sarif", "faults.sarif", "--report", "report.json"]
+        for extra in (["--once"], ["--once", "--sample", "32"]) if program.once else ([],):
             done = subprocess.run(
-                [*run, "./program", *program.arguments],
+                [*run, *extra, "./program", *program.arguments],
                 cwd=folder,
                 capture_output=True,
                 text=True,
                 input=program.text,
-                timeout=limit_s,
             )
-        except subprocess.TimeoutExpired:
-            return told(f"no end in {limit_s:g} s")
-        if not (folder / "faults.sarif").is_file():
-            return told("no report", message=(done.stderr.strip().splitlines() or [""])[-1])
-        faults = json.loads((folder / "faults.sarif").read_text())["runs"][0]["results"]
-        launches = json.loads((folder / "report.json").read_text())["launches"]
-    if not faults and (done.returncode or not launches):
+            if not (folder / "faults.sarif").is_file():
+                return told("no report", message=(done.stderr.strip().splitlines() or [""])[-1])
+            faults = json.loads((folder / "faults.sarif").read_text())["runs"][0]["results"]
+            launches = json.loads((folder / "report.json").read_text())["launches"]
+            late = done.returncode in (124, 137)
+            if faults or not late:
+                break
+    if not faults and late:
+        return told(f"no end in {limit_s:g} s", message=f"{len(launches)} launches until then")
+    part = "later launches ran 32 blocks each" if "--sample" in extra else ""
+    if not faults and ((done.returncode and not part) or not launches):
         why = f"exit code {done.returncode}" if done.returncode else "no launch"
         lines = (done.stderr + done.stdout).strip().splitlines()
         return told(why, message=(lines or [""])[-1])
@@ -175,10 +203,10 @@ def outcome(program: Program, limit_s: float) -> Outcome:
     verdict = (
         "race" if kinds["race"] else "other fault" if faults else "note" if notes else "silent"
     )
-    if faults and all("is not emulated" in message for message in messages):
+    if faults and all(LACKING.search(message) for message in messages):
         verdict = "not supported"
     words = ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))
-    return told(verdict, words, messages[0] if messages else "")
+    return told(verdict, words, messages[0] if messages else part)
 
 
 def table(outcomes: list[Outcome]) -> str:
@@ -196,7 +224,8 @@ def table(outcomes: list[Outcome]) -> str:
         seconds = sum(o.seconds for o in rows)
         row = [suite, name, total, *cells, total - sum(cells), f"{seconds:.0f}"]
         lines.append("| " + " | ".join(map(str, row)) + " |")
-    odd = [o for o in outcomes if (o.verdict != "race") if o.racy or o.verdict != "silent"]
+    odd = [o for o in outcomes if o.verdict != "race" and (o.racy or o.verdict != "silent")]
+    odd += [o for o in outcomes if not o.racy and o.verdict == "silent" and o.message]
     odd += [o for o in outcomes if not o.racy and o.verdict == "race"]
     lines += [
         "",
@@ -223,7 +252,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=Path, metavar="DIR", help="where the suite lies")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="run each N-th program")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--limit", type=float, default=60.0, help="seconds for a program")
+    parser.add_argument("--limit", type=float, default=120.0, help="seconds for a program")
     parser.add_argument("--out", type=Path, help="CSV, one row for each program")
     parser.add_argument("--page", type=Path, help="Markdown whose table is written anew")
     options = parser.parse_args()

@@ -77,9 +77,8 @@ def test_each_line_has_its_figures(folder: Path, capsys) -> None:
     assert found[7][:2] == ("!!", ["32 32w", "32 32w", "", "", "128"])  # loads and stores apart
     assert found[9][:2] == ("", ["1", "", "", "", "64"])
     assert found[10][:2] == ("", ["", "", "", "32", "64"])
-    assert found[11][:2] == ("!!", ["", "", "", "4", "64"]) and found[11][2].endswith(
-        "; in put.cuh:3"
-    )
+    assert found[11][:2] == ("!!", ["", "", "", "4", "64"])
+    assert found[11][2].endswith("; in put.cuh:3")
     inlined = rows(text, "put.cuh")
     strided = "st 32 sectors a request (ideal 4), 4 of 32 bytes used, strided"
     assert list(inlined) == [1, 2, 3, 4]
@@ -99,16 +98,13 @@ def test_each_line_has_its_figures(folder: Path, capsys) -> None:
 
 @pytest.mark.parametrize(
     ("instruction", "words"),
-    [
-        ("mov.u32 %i, %t;", "4 sectors a request (ideal 4), 32 of 32 bytes used, coalesced"),
-        ("mov.u32 %i, 0;", "1 sector a request (ideal 1), 4 of 32 bytes used, broadcast"),
-        ("add.u32 %i, %t, 1;", "5 sectors a request (ideal 4), 25.6 of 32 bytes used, misaligned"),
-        ("shl.b32 %i, %t, 5;", "32 sectors a request (ideal 4), 4 of 32 bytes used, strided"),
-        (
-            "shr.u32 %i, %t, 4; shl.b32 %i, %i, 6;",
-            "2 sectors a request (ideal 1), 4 of 32 bytes used, strided",
-        ),
-    ],
+    {
+        "mov.u32 %i, %t;": "4 sectors a request (ideal 4), 32 of 32 bytes used, coalesced",
+        "mov.u32 %i, 0;": "1 sector a request (ideal 1), 4 of 32 bytes used, broadcast",
+        "add.u32 %i, %t, 1;": "5 sectors a request (ideal 4), 25.6 of 32 bytes used, misaligned",
+        "shl.b32 %i, %t, 5;": "32 sectors a request (ideal 4), 4 of 32 bytes used, strided",
+        "shr.u32 %i, %t, 4; shl.b32 %i, %i, 6;": "2 sectors a request (ideal 1), 4 of 32 bytes used, strided",
+    }.items(),
 )
 def test_sectors_have_one_word(instruction: str, words: str) -> None:
     text = f"""{HEADER}.visible .entry k(.param .u64 p) {{ .reg .b32 %t, %i, %x; .reg .b64 %a;
@@ -209,10 +205,8 @@ def test_the_source_may_be_named(folder: Path, tmp_path: Path, capsys) -> None:
     assert main(["annotate", str(moved), *RUN, "--source", str(folder / "k.cu")]) == 0
     text = capsys.readouterr().out
     assert rows(text, "k.cu")[7][1][0] == "32 32w"
-    assert (
-        "put.cuh: lines with accesses (source not found)" in text
-        and rows(text, "put.cuh")[3][1][3] == "4"
-    )
+    assert "put.cuh: lines with accesses (source not found)" in text
+    assert rows(text, "put.cuh")[3][1][3] == "4"
     (tmp_path / "k.cu").write_text(SOURCE)  # next to the PTX it is found by its name
     assert main(["annotate", str(moved), *RUN]) == 0
 
@@ -265,9 +259,8 @@ def test_colours_are_for_a_terminal_that_wants_them(
     assert "const int unused = 0;\n" in plain
     out = tmp_path / "new" / "listing.txt"
     assert show(folder, capsys, "--out", str(out)) == ""
-    assert (
-        "\033[" not in out.read_text() and "put(&wide[(y * 32 + x) * 8], value);" in out.read_text()
-    )
+    assert "\033[" not in out.read_text()
+    assert "put(&wide[(y * 32 + x) * 8], value);" in out.read_text()
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\033[" not in show(folder, capsys)
 

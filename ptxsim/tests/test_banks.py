@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 import pytest
-from running import launch_options
+from running import fails, launch_options
 
 import ptxsim
 from ptxsim import banks
@@ -99,9 +99,7 @@ def test_halves_that_pair_up_are_one_part() -> None:
 
 def kernel_of(lines: str) -> ptxsim.Kernel:
     """A kernel with these lines of PTX at line 7 of a made-up source."""
-    text = (
-        HEADER
-        + f""".visible .entry k(.param .u64 p) {{ .reg .b32 %r<9>, %t, %a; .reg .b64 %x, %y;
+    text = f"""{HEADER}.visible .entry k(.param .u64 p) {{ .reg .b32 %r<9>, %t, %a; .reg .b64 %x, %y;
         .reg .pred %q; .reg .f32 %f<9>; .shared .align 16 .b8 s[8192];
         mov.u32 %t, %tid.x; mov.u32 %a, s; ld.param.u64 %x, [p];
         .loc 1 7 1
@@ -110,7 +108,6 @@ def kernel_of(lines: str) -> ptxsim.Kernel:
         ret; }}
         .file 1 "made-up.cu"
         """
-    )
     return ptxsim.load(text)
 
 
@@ -186,23 +183,16 @@ def test_each_kind_in_words(lines: str, summary: str) -> None:
 
 @pytest.mark.parametrize(
     ("lines", "shown"),
-    [
-        ("shr.u32 %r0, %t, 4; shl.b32 %r0, %r0, 2; ld.shared.b32 %r1, [%r0];", "  0+ 16+  . "),
-        (
-            "setp.lt.u32 %q, %t, 30; shl.b32 %r0, %t, 2; @%q st.shared.b32 [%r0], %t;",
-            "not active: lanes 30, 31",
-        ),
-        (
-            "setp.eq.u32 %q, %t, 2; shl.b32 %r0, %t, 2; @%q st.shared.b32 [%r0], %t;",
-            "not active: lanes 0, 1, 3–31",
-        ),
-        ("shl.b32 %r0, %t, 3; ld.shared.v2.f32 {%f0, %f1}, [%r0];", "\nlanes 16–31"),
+    {
+        "shr.u32 %r0, %t, 4; shl.b32 %r0, %r0, 2; ld.shared.b32 %r1, [%r0];": "  0+ 16+  . ",
+        "setp.lt.u32 %q, %t, 30; shl.b32 %r0, %t, 2; @%q st.shared.b32 [%r0], %t;": "not active: lanes 30, 31",
+        "shl.b32 %r0, %t, 3; ld.shared.v2.f32 {%f0, %f1}, [%r0];": "\nlanes 16–31",
+        "setp.eq.u32 %q, %t, 2; shl.b32 %r0, %t, 2; @%q st.shared.b32 [%r0], %t;": "not active: lanes 0, 1, 3–31",
         (
             "shl.b32 %r0, %t, 3; cvt.u64.u32 %y, %r0; add.u64 %x, %x, %y;"
-            "shl.b32 %r0, %t, 2; cp.async.ca.shared.global [%r0], [%x], 4;",
-            "\nfrom line 2",
-        ),
-    ],
+            "shl.b32 %r0, %t, 2; cp.async.ca.shared.global [%r0], [%x], 4;"
+        ): "\nfrom line 2",
+    }.items(),
 )
 def test_what_a_table_shows(lines: str, shown: str) -> None:
     (found,) = access(lines)
@@ -286,7 +276,7 @@ def test_a_part_of_a_warp_is_a_warp() -> None:
     ],
 )
 def test_what_is_not_there_is_reported(lines: str, chosen: dict, message: str) -> None:
-    with pytest.raises(ptxsim.PtxsimError, match=re.escape(message)) as caught:
+    with fails(re.escape(message)) as caught:
         access(lines, **chosen)
     assert "\n" not in str(caught.value)
 
@@ -308,13 +298,10 @@ def test_the_command_shows_a_cuda_file(built, tmp_path, capsys) -> None:
     command = ["banks", str(source), *launch_options(1, "32,32", "zeros:f32:1024", "ones:f32:1024")]
     assert main([*command, "--line", "6", "--out", str(out)]) == 0
     shown = capsys.readouterr().out
-    assert (
-        "32-way conflict" in shown
-        and "out[threadIdx.y * 32 + threadIdx.x] = tile[threadIdx.x]" in shown
-    )
+    assert "32-way conflict" in shown
+    assert "out[threadIdx.y * 32 + threadIdx.x] = tile[threadIdx.x]" in shown
     (kept,) = json.loads(out.read_text())
-    assert kept["summary"] in shown and kept["wavefronts"] == sum(
-        len(part["wavefronts"]) for part in kept["parts"]
-    )
+    assert kept["summary"] in shown
+    assert kept["wavefronts"] == sum(len(part["wavefronts"]) for part in kept["parts"])
     assert main([*command, "--line", "6", "--occurrence", "2"]) == 2
     assert "--occurrence 2: line 6 has 1" in capsys.readouterr().err

@@ -8,16 +8,19 @@ import json
 
 import numpy as np
 import pytest
-from running import launch_options
+from running import fails, launch_options
 
 import ptxsim
+from ptxsim import gpus
 from ptxsim.cli import main
 from ptxsim.count import block_counts as executions
 from ptxsim.count import bounds, machines
+from ptxsim.count import register_banks as issue
 from ptxsim.count.counters import Counters
+from ptxsim.count.occupancy import occupancy
 from ptxsim.errors import PtxError, PtxsimError
-from ptxsim.ptx import sass, syntax
-from ptxsim.ptx.loading import prepare
+from ptxsim.interface import prepare
+from ptxsim.ptx import sass, sizes, syntax
 from ptxsim.ptx.sass import Instruction
 from ptxsim.ptx.types import TYPES
 
@@ -162,10 +165,10 @@ def test_another_kernel_s_ptx_is_refused(made):
     kernel, _, work = made("dot", 1, 32, [array(32), array(64), 4])
     function = sass.read(made.cubin, "dot")
     function.ptx = "\n".join("// nothing" for _ in function.ptx.splitlines())
-    with pytest.raises(PtxError, match="made from other PTX"):
+    with fails("made from other PTX", PtxError):
         bounds.compute(function, kernel.program, work, machines.find("h200"))
     function.ptx = None
-    with pytest.raises(PtxError, match="names no lines of its PTX; remedy: compile"):
+    with fails("names no lines of its PTX; remedy: compile", PtxError):
         bounds.compute(function, kernel.program, work, machines.find("h200"))
 
 
@@ -442,9 +445,8 @@ def test_the_command(made, tmp_path, capsys):
     )
     assert set(rough) == {"fma", "issue", "registers", "l2", "issue_model"}
     above, below = text.split("estimates, no bounds:")
-    assert "register banks" not in above and all(
-        name in below for name in ("L2 to SM", "issue cycles", "FMA pipe")
-    )
+    assert "register banks" not in above
+    assert all(name in below for name in ("L2 to SM", "issue cycles", "FMA pipe"))
     assert "of the instructions are executed is an estimate" in text
     assert main(["bounds", str(made.cubin), *OPTIONS, "--ptx", str(made.ptx), "--sms", "66"]) == 0
     assert "66 SMs" in capsys.readouterr().out
@@ -468,3 +470,166 @@ def test_faults_are_one_line(made, tmp_path, capsys, kernel, options, words):
     assert main(["bounds", str(tmp_path / kernel), *OPTIONS, *options]) == 2
     lines = capsys.readouterr().err.strip().splitlines()
     assert len(lines) == 1 and lines[0].startswith("ptxsim: ") and words in lines[0], lines
+
+
+# The model of issue: what is read of the register banks, and how long that takes
+
+
+def ffma(*operands):
+    return Instruction(0, "FFMA", operands, None, "", 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "reads"),
+    [
+        ([], ("R0", "R2", "R4", "R0"), (3, 0)),
+        ([], ("R0", "R2", "R5", "R0"), (2, 1)),
+        ([], ("R1", "R2", "RZ", "R1"), (1, 1)),
+        ([], ("R1", "R2", "c[0x0][0x210]", "RZ"), (1, 0)),
+        ([], ("R1", "RZ", "UR4", "RZ"), (0, 0)),
+        # kept in the same slot: not read again
+        ([("R0", "R2", "R4.reuse", "R0")], ("R6", "R3", "R4", "R6"), (1, 1)),
+        # not kept, kept in another slot, kept another register: read
+        ([("R0", "R2", "R4", "R0")], ("R6", "R3", "R4", "R6"), (2, 1)),
+        ([("R0", "R4.reuse", "R2", "R0")], ("R6", "R3", "R4", "R6"), (2, 1)),
+        ([("R0", "R2", "R8.reuse", "R0")], ("R6", "R3", "R4", "R6"), (2, 1)),
+        ([("R0", "R2.reuse", "R4.reuse", "R0")], ("R6", "R2", "R4", "R6"), (1, 0)),
+        # kept until that slot reads another register of that bank
+        (
+            [("R0", "R2", "R4.reuse", "R0"), ("R0", "R2", "R5", "R0")],
+            ("R6", "R3", "R4", "R6"),
+            (1, 1),
+        ),
+        (
+            [("R0", "R2", "R4.reuse", "R0"), ("R0", "R2", "R8", "R0")],
+            ("R6", "R3", "R4", "R6"),
+            (2, 1),
+        ),
+        (
+            [("R0", "R2", "R4.reuse", "R0"), ("R0", "R2", "R4", "R0")],
+            ("R6", "R3", "R4", "R6"),
+            (2, 1),
+        ),
+        # one register in two slots is one read
+        ([], ("R0", "R2", "R2", "R1"), (1, 1)),
+    ],
+)
+def test_bank_reads(before, now, reads):
+    assert issue.bank_reads([*(ffma(*operands) for operands in before), ffma(*now)])[-1] == reads
+
+
+def test_what_is_no_ffma_reads_nothing_and_leaves_the_cache_alone():
+    load = Instruction(0, "LDS", ("R8", "[R4]"), None, "", 0, 0)
+    code = [ffma("R0", "R2", "R4.reuse", "R0"), load, ffma("R6", "R3", "R4", "R6")]
+    assert issue.bank_reads(code) == [(3, 0), (0, 0), (1, 1)]
+
+
+@pytest.mark.parametrize(
+    ("reads", "backlog", "cycles"),
+    [
+        ([(3, 0), (0, 0)], 0, 3 + 1),  # each instruction waits for all that was read before
+        ([(3, 0), (0, 0)], 1, 2 + 1),  # the last operand comes while the next one is issued
+        ([(3, 0), (0, 0)], 2, 1 + 1),
+        # of loops that were timed on an H200, a period: two with operands of one bank, then two of
+        # the other
+        ([(2, 0), (2, 0), (0, 2), (0, 2)] * 100, 1, 600),
+        ([(2, 0), (0, 2)] * 100, 1, 200),
+        ([(3, 0), (2, 1), (0, 1), (0, 1)] * 100, 1, 600),
+        ([(3, 0), (2, 1), (0, 1)] * 100, 1, 500),
+        ([(2, 1)] * 100, 1, 200),
+        ([(1, 1)] * 10, 0, 10),
+        ([], 1, 0),
+    ],
+)
+def test_issue_cycles(reads, backlog, cycles):
+    assert issue.issue_cycles(reads, backlog) == pytest.approx(cycles, abs=2)
+
+
+def test_a_function_s_cycles_follow_executions_and_merged_loads():
+    loop = [
+        ffma("R0", "R2", "R4.reuse", "R0"),
+        ffma("R6", "R3", "R4", "R7"),
+        Instruction(0, "NOP", (), None, "", 0, 0),
+    ]
+    function = sass.Function("k", loop, {"top": 0})
+    found = executions.Executions(np.array([10.0]), 0.0, 0.0)
+    reads, cycles = issue.of_function(function, found, merged=5)
+    assert reads == [30.0, 20.0]  # R2 R4 R0; R3 R7
+    assert cycles == 10 * (3 + 1) + 5 * issue.MERGED  # the second waits once for the first
+
+
+# The table of GPUs, and the one reading of an architecture's name
+
+
+def test_an_architecture_s_number():
+    for target, number in (("sm_90a", 90), ("sm_120", 120), ("sm_100f", 100)):
+        assert gpus.architecture(target) == gpus.number(target) == number
+    for target in ("pascal", "sm_", "sm_9x", "90", "sm_90aa"):
+        assert gpus.number(target) == 0
+        with fails(f"arch = '{target}' is not allowed; allowed: sm_ and a number"):
+            gpus.architecture(target)
+    with fails(r"arch = 'sm_61': limits unknown; known: sm_75, sm_80, sm_86"):
+        gpus.limits_of("sm_61")
+
+
+def test_every_architecture_from_sm_75_to_sm_120_has_a_gpu():
+    assert {gpu.architecture for gpu in gpus.GPUS.values()} >= {75, 80, 86, 89, 90, 100, 120}
+
+
+@pytest.mark.parametrize("name", gpus.GPUS)
+def test_a_gpu_s_memory_is_as_fast_as_its_bus(name):
+    """A pin moves two bits a clock; data sheets round, and some state a lower clock."""
+    gpu = gpus.GPUS[name]
+    assert gpu.dram_gb_per_s == pytest.approx(
+        2 * gpu.memory_clock_mhz * gpu.bus_bits / 8e3, rel=0.03
+    )
+
+
+def test_the_rates_of_an_h100_are_its_own():
+    h100, h200 = machines.find("h100"), machines.find("h200")
+    assert machines.find("h100-sxm") == h100
+    assert (h100.name, h100.dram_gb_per_s, h200.dram_gb_per_s) == (
+        "NVIDIA H100 80GB HBM3",
+        3350,
+        4800,
+    )
+    with fails("the rates of the NVIDIA L4 are not known"):
+        machines.of_gpu(gpus.find("l4"))
+
+
+@pytest.mark.parametrize(
+    ("arch", "threads", "registers", "shared", "blocks", "warps", "limiter"),
+    [
+        # 65536 registers, 64 warps, 2048 threads: 32 registers a thread is the most at full
+        # occupancy
+        ("sm_90", 256, 32, 0, 8, 64, "registers"),
+        # 40 by the unit of 256 a warp: 12 warps a scheduler
+        ("sm_90", 256, 33, 0, 6, 48, "registers"),
+        ("sm_80", 1024, 16, 0, 2, 64, "threads"),
+        ("sm_86", 1024, 16, 0, 1, 32, "threads"),  # 48 warps: the second block of 32 does not fit
+        ("sm_90", 32, 16, 0, 32, 32, "blocks"),
+        ("sm_89", 32, 16, 0, 24, 24, "blocks"),
+        # the most a block may have, with the driver's 1 KB
+        ("sm_90", 128, 16, 227 * 1024, 1, 4, "shared"),
+        ("sm_90", 128, 16, 113 * 1024 + 1, 1, 4, "shared"),
+        ("sm_86", 128, 16, 99 * 1024, 1, 4, "shared"),
+        ("sm_120", 128, 16, 49 * 1024, 2, 8, "shared"),
+        ("sm_90", 288, 168, 0, 1, 9, "registers"),
+        ("sm_90", 1024, 65, 0, 0, 0, "registers"),  # cannot be launched
+        ("sm_90", 32, 255, 0, 8, 8, "registers"),
+        ("sm_90", 992, 16, 0, 2, 62, "threads"),
+        ("sm_90", 32, 0, 6272, 32, 32, "shared"),  # 32 KiB of the 228 are the driver's
+        ("sm_90", 32, 0, 6273, 31, 31, "shared"),  # by 128 bytes
+        ("sm_90", 33, 16, 0, 32, 64, "threads"),  # a part of a warp takes a whole one
+    ],
+)
+def test_occupancy_by_hand(arch, threads, registers, shared, blocks, warps, limiter):
+    held = occupancy(gpus.limits_of(arch), threads, registers, shared)
+    assert (held.blocks_per_sm, held.warps_per_sm, held.limiter) == (blocks, warps, limiter)
+    assert held.fraction == warps / gpus.limits_of(arch).warps
+
+
+@pytest.mark.parametrize(("shared", "blocks"), [(113 * 1024, 2), (113 * 1024 + 1, 1)])
+def test_the_system_takes_a_kib_of_each_block_s_shared_memory(shared, blocks):
+    assert bounds.held(machines.find("h100"), 128, 16, shared) == blocks
+    assert sizes.resident_blocks(128, shared) == blocks * sizes.SMS

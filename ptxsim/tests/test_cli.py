@@ -55,10 +55,8 @@ def test_run_a_cuda_file(command, capsys):
     assert "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum" in capsys.readouterr().out
     with open("report.json") as file:
         written = json.load(file)
-    assert (
-        written["kernel"] == "scale"
-        and written["totals"]["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 4
-    )
+    assert written["kernel"] == "scale"
+    assert written["totals"]["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum"] == 4
     assert {row["line"] for row in written["instructions"] if row["space"] == "global"} == {6}
 
 
@@ -137,15 +135,11 @@ def test_arguments():
     assert parse_argument("i32:-5", 0).value == np.int32(-5)
     assert parse_argument("0x10", 0).value == 16 and parse_argument("1.5", 0).value == 1.5
     value = parse_argument("random:bf16:3x4:7", 0).value.numpy()
-    assert (
-        value.shape == (3, 4)
-        and (value == parse_argument("random:bf16:3x4:7", 1).value.numpy()).all()
-    )
+    assert value.shape == (3, 4)
+    assert (value == parse_argument("random:bf16:3x4:7", 1).value.numpy()).all()
     assert np.isnan(parse_argument("nan:f32:2", 0).value.numpy()).all()
-    assert (
-        parse_argument("uninit:f32:2", 0).value.unwritten
-        and not parse_argument("nan:f32:2", 0).value.unwritten
-    )
+    assert parse_argument("uninit:f32:2", 0).value.unwritten
+    assert not parse_argument("nan:f32:2", 0).value.unwritten
 
 
 def test_constants_from_the_command_line(command, capsys):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import operator
+
 import numpy as np
 import pytest
-from running import HEADER, execute
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from running import HEADER, execute, fails
 
 import ptxsim
 
@@ -43,16 +48,15 @@ TWICE = """.func (.reg .b32 result) twice(.reg .b32 given, .param .b32 more) {
 
 @pytest.mark.parametrize(
     ("call", "want"),
-    [
-        ("call (%r1), twice, (%t, m);", 2 * LANE[:32] + 5),
-        ("call (%r1), twice, (7, m);", 19),
-        ("call (y), once, (%t, m); ld.param.b32 %r1, [y];", LANE[:32] + 5),
+    {
+        "call (%r1), twice, (%t, m);": 2 * LANE[:32] + 5,
+        "call (%r1), twice, (7, m);": 19,
+        "call (y), once, (%t, m); ld.param.b32 %r1, [y];": LANE[:32] + 5,
         # each lane by its own pointer, and only the odd ones
-        (
-            "mov.u64 %y, twice; @%p call (%r1), %y, (%t, m), F;",
-            np.where(LANE[:32] % 2, 2 * LANE[:32] + 5, 9),
+        "mov.u64 %y, twice; @%p call (%r1), %y, (%t, m), F;": np.where(
+            LANE[:32] % 2, 2 * LANE[:32] + 5, 9
         ),
-    ],
+    }.items(),
 )
 def test_parameters_in_registers(call, want):
     lines = (
@@ -75,7 +79,7 @@ def test_parameters_in_registers(call, want):
     ],
 )
 def test_calls_that_do_not_fit_are_refused(call, message):
-    with pytest.raises(ptxsim.PtxsimError, match=message):
+    with fails(message):
         launch(f"st.param.b32 [m], 5; {call}", ".param .b32 m;", TWICE)
 
 
@@ -180,3 +184,325 @@ def test_bulk_stores_of_two_blocks_to_one_place(copy, sum_, right):
     out = ptxsim.Array(np.zeros(4, np.uint32))
     done = ptxsim.load(text).launch(2, 32, [out], stop_at_first=False)
     assert (not done.faults) == right and out.numpy().tolist() == [sum_] * 4
+
+
+# Threads of a warp that come late to what the whole warp executes together are waited for
+
+
+ENTRY = """.visible .entry k(.param .u64 out) {{
+.reg .b32 %r<20>; .reg .b64 %rd<4>; .reg .pred %p<4>; .reg .f32 %f<5>;
+ld.param.u64 %rd1, [out]; mov.u32 %r1, %tid.x; mad.wide.u32 %rd2, %r1, 4, %rd1; mov.u32 %r2, 0;
+{lines}
+st.global.u32 [%rd2], %r2; ret; }}
+"""
+
+
+def run(lines: str, block: int = 64) -> np.ndarray:
+    out = ptxsim.Array(np.zeros(block, np.uint32))
+    ptxsim.load(HEADER + ENTRY.format(lines=lines)).launch(1, block, [out])
+    return out.numpy()
+
+
+# for r3 in 0..60: each thread goes round (7 tid + r3) % 13 times, then all of the warp do
+# `together`
+UNEVEN = """mov.u32 %r3, 0;
+OUTER: mad.lo.u32 %r4, %r1, 7, %r3; rem.u32 %r4, %r4, 13; mov.u32 %r5, 0;
+INNER: setp.ge.u32 %p1, %r5, %r4; @%p1 bra AFTER; add.u32 %r5, %r5, 1; bra INNER;
+AFTER: {together}
+add.u32 %r3, %r3, 1; setp.lt.u32 %p2, %r3, 60; @%p2 bra OUTER;"""
+
+
+def trips(thread: np.ndarray, turn: int) -> np.ndarray:
+    return (7 * thread + turn) % 13
+
+
+@pytest.mark.parametrize("mask", ["-1", "%r7"])
+def test_shuffles_after_loops_of_uneven_length(mask):
+    """%r7: the even lanes, or the odd ones."""
+    lines = (
+        "and.b32 %r6, %r1, 1; setp.eq.u32 %p3, %r6, 0; selp.b32 %r7, 0x55555555, 0xaaaaaaaa, %p3;\n"
+    )
+    got = run(
+        lines
+        + UNEVEN.format(
+            together=f"shfl.sync.bfly.b32 %r8, %r5, 2, 31, {mask}; mad.lo.u32 %r2, %r2, 3, %r8;"
+        )
+    )
+    thread, want = np.arange(64), np.zeros(64, np.uint32)
+    for turn in range(60):
+        want = want * np.uint32(3) + trips(thread ^ 2, turn).astype(np.uint32)
+    assert (got == want).all()
+
+
+def test_ldmatrix_after_loops_of_uneven_length():
+    lines = """.shared .align 16 .b8 buffer[128]; and.b32 %r9, %r1, 31; shl.b32 %r10, %r9, 2; mov.u32 %r11, buffer;
+    add.u32 %r10, %r10, %r11; st.shared.u32 [%r10], %r9; and.b32 %r12, %r9, 7; mad.lo.u32 %r11, %r12, 16, %r11;
+    bar.sync 0;\n"""
+    lines += UNEVEN.format(
+        together="ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r8}, [%r11]; add.u32 %r2, %r2, %r8;"
+    )
+    assert (run(lines, 32) == 60 * np.arange(32)).all()
+
+
+MMA = "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f1, %f2, %f3, %f4}, {%r1, %r1}, {%r1}, {%f1, %f2, %f3, %f4};"
+ZEROS = "".join(f"mov.f32 %f{i}, 0f00000000; " for i in (1, 2, 3, 4))
+HALF = "and.b32 %r9, %r1, 31; setp.ge.u32 %p1, %r9, 16; @%p1 bra OTHERS; {here} bra AFTER; OTHERS: {there} AFTER:"
+HALF = ZEROS + HALF
+
+
+SHUFFLE = "shfl.sync.idx.b32 %r2, %r1, 0, 31, -1;"
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "message"),
+    [
+        (
+            MMA,
+            "bar.sync 0;",
+            r"thread \(16, 0, 0\) is missing, which waits at the barrier at PTX line",
+        ),
+        (MMA, MMA, r"mma.* thread \(16, 0, 0\) is missing, which is at PTX line"),
+        (SHUFFLE, SHUFFLE, "member mask 0xffffffff, but the threads that are here are 0x0000ffff"),
+        (MMA, "exit;", r"not all threads of the warp are here$"),
+        ("bar.warp.sync 0xffff0000;", "", "member mask 0xffff0000 lacks lane 0, which executes it"),
+    ],
+)
+def test_who_is_missing_is_reported(here, there, message):
+    with fails(message):
+        run(HALF.format(here=here, there=there))
+
+
+def test_threads_that_have_exited_are_not_waited_for():
+    got = run(HALF.format(here="shfl.sync.idx.b32 %r2, %r1, 1, 31, 0xffff;", there="exit;"), 32)
+    assert (got == [1] * 16 + [0] * 16).all()
+
+
+# Straight-line programs made by hypothesis, compared with a direct evaluator on Python integers
+# and NumPy scalars
+
+
+MASK = 0xFFFFFFFF
+LANES = 32
+signed = lambda x: x - (1 << 32) if x >> 31 else x
+
+INTEGER = {
+    "add.s32": lambda a, b: a + b,
+    "sub.u32": lambda a, b: a - b,
+    "mul.lo.s32": lambda a, b: a * b,
+    "mul.hi.u32": lambda a, b: a * b >> 32,
+    "mul.hi.s32": lambda a, b: signed(a) * signed(b) >> 32,
+    "and.b32": lambda a, b: a & b,
+    "or.b32": lambda a, b: a | b,
+    "xor.b32": lambda a, b: a ^ b,
+    "min.s32": lambda a, b: min(signed(a), signed(b)),
+    "max.u32": lambda a, b: max(a, b),
+    "shl.b32": lambda a, b: a << b if b < 32 else 0,
+    "shr.s32": lambda a, b: signed(a) >> min(b, 32),
+    "shr.u32": lambda a, b: a >> b if b < 32 else 0,
+}
+
+step = st.tuples(
+    st.sampled_from([*sorted(INTEGER), "mad.lo.u32", "selp.b32"]),
+    st.integers(0, 5),  # destination
+    st.integers(0, 5),
+    st.one_of(st.integers(0, 5), st.integers(6, MASK).map(lambda v: ("immediate", v))),
+    st.integers(0, 5),
+    st.booleans(),  # guarded by a predicate
+)
+
+
+def shown(operand):
+    return str(operand[1]) if isinstance(operand, tuple) else f"%v{operand}"
+
+
+@settings(max_examples=40)
+@given(st.lists(step, min_size=1, max_size=40), st.integers(0, 2**32 - 1))
+def test_integer_programs(steps, seed):
+    rng = np.random.default_rng(seed)
+    inputs = [rng.integers(0, 2**32, LANES, dtype=np.uint32) for _ in range(3)]
+    lines = [f"mov.u32 %v{i}, %i{i % 3};" for i in range(6)] + ["setp.lt.u32 %p, %i0, %i1;"]
+    state = [[int(inputs[i % 3][lane]) for i in range(6)] for lane in range(LANES)]
+    truth = [bool(inputs[0][lane] < inputs[1][lane]) for lane in range(LANES)]
+    for name, d, a, b, c, guarded in steps:
+        guard = "@%p " if guarded else ""
+        if name == "mad.lo.u32":
+            lines.append(f"{guard}{name} %v{d}, %v{a}, {shown(b)}, %v{c};")
+        elif name == "selp.b32":
+            lines.append(f"{guard}{name} %v{d}, %v{a}, {shown(b)}, %p;")
+        else:
+            lines.append(f"{guard}{name} %v{d}, %v{a}, {shown(b)};")
+        for lane, v in enumerate(state):
+            if guarded and not truth[lane]:
+                continue
+            y = b[1] if isinstance(b, tuple) else v[b]
+            if name == "mad.lo.u32":
+                result = v[a] * y + v[c]
+            elif name == "selp.b32":
+                result = v[a] if truth[lane] else y
+            else:
+                result = INTEGER[name](v[a], y)
+            v[d] = result & MASK
+    lines += [f"mov.u32 %o{i}, %v{i};" for i in range(6)]
+    got = execute("\n".join(lines), inputs, [32] * 6, ".reg .b32 %v<6>;")
+    assert [[int(g[lane]) for g in got] for lane in range(LANES)] == state
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.integers(0, 31), min_size=LANES, max_size=LANES),
+    st.integers(1, 7),
+    st.integers(0, 40),
+)
+def test_divergent_loops(trips, stride, bound):
+    """Each thread leaves a loop by itself: by its count, or by a break in the middle."""
+    inputs = [np.array(trips, np.uint32)]
+    lines = f"""
+        mov.u32 %v0, 0; mov.u32 %v1, 0;
+        LOOP: setp.ge.u32 %p, %v0, %i0; @%p bra DONE;
+        mad.lo.u32 %v1, %v0, %v0, %v1;
+        setp.gt.u32 %q, %v1, {bound * 50}; @%q bra DONE;
+        add.u32 %v0, %v0, {stride}; bra LOOP;
+        DONE: mov.u32 %o0, %v1; mov.u32 %o1, %v0;"""
+    got = execute(lines, inputs, [32, 32], ".reg .b32 %v<2>;")
+    for lane, trip in enumerate(trips):
+        i = total = 0
+        while i < trip:
+            total += i * i
+            if total > bound * 50:
+                break
+            i += stride
+        assert (int(got[0][lane]), int(got[1][lane])) == (total, i)
+
+
+# What the lanes of a warp do together, compared with the pseudo-code and tables of the PTX ISA:
+# in whole warps, in a part of one, and with a mask for each lane
+
+
+RNG = np.random.default_rng(3)
+RANDOM = RNG.integers(0, 2**32, 64, np.uint32)
+RANDOM[::5] = 7
+SMALL = np.array([lane // 3 % 3 for lane in range(64)], np.uint32)
+OWN_LANE = np.arange(64, dtype=np.uint32) % 32
+EVEN, ODD, FULL = 0x55555555, 0xAAAAAAAA, 0xFFFFFFFF
+# Code that sets %q for the lanes that execute an instruction, and their mask
+PARTS = {
+    "all": ("setp.lt.u32 %q, %t, 32;", FULL),
+    "the first 20": ("setp.lt.u32 %q, %t, 20;", 0xFFFFF),
+    "odd": ("and.b32 %m, %t, 1; setp.eq.u32 %q, %m, 1;", ODD),
+}
+MASK_OF_EACH = f"and.b32 %m, %t, 1; setp.eq.u32 %q, %m, 1; selp.b32 %m, {ODD}, {EVEN}, %q;"
+
+
+def members(mask: int, lane: int) -> list[int]:
+    """The lanes of a mask in the warp of a lane."""
+    return [lane // 32 * 32 + n for n in range(32) if mask >> n & 1]
+
+
+def warp(lines: str, inputs, outputs: int, part: str) -> list[np.ndarray]:
+    """Run `lines` for the lanes of a part, `@%q` before the instruction; the others leave 99."""
+    preset = "".join(f"mov.u32 %o{n}, 99;" for n in range(outputs))
+    return execute(f"{part} {preset} {lines}", inputs, [32] * outputs, ".reg .b32 %m;")
+
+
+def shuffled(mode: str, lane: int, b: int, c: int) -> tuple[int, bool]:
+    """Which lane's value a shuffle gives, and whether that is in range (PTX ISA 9.7.9.6)."""
+    b, clamp, mask = b & 31, c & 31, c >> 8 & 31
+    high, low = lane & mask | clamp & ~mask, lane & mask
+    j = {"up": lane - b, "down": lane + b, "bfly": lane ^ b, "idx": low | b & ~mask}[mode]
+    good = j >= high if mode == "up" else j <= high
+    return (j, True) if good else (lane, False)
+
+
+@pytest.mark.parametrize("c", [0, 31, 0x1800, 0x181F, 0x1C03, 0x100F, 0x0417])
+@pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
+def test_shuffles(mode, c):
+    by = RNG.integers(0, 40, 64, np.uint32)
+    lines = f"shfl.sync.{mode}.b32 %o0|%p, %i0, %i1, {c}, -1; selp.b32 %o1, 1, 0, %p;"
+    got, inside = warp(lines, [RANDOM, by], 2, "")
+    for lane in range(64):
+        j, good = shuffled(mode, lane % 32, int(by[lane]), c)
+        assert (got[lane], inside[lane]) == (RANDOM[lane // 32 * 32 + j], good), lane
+
+
+VOTES = {
+    "all": lambda flags: all(flags),
+    "any": lambda flags: any(flags),
+    "uni": lambda flags: len(set(flags)) == 1,
+}
+
+
+@pytest.mark.parametrize("limit", [0, 1, 10, 26, 32])
+@pytest.mark.parametrize("part", PARTS)
+def test_votes(part, limit):
+    """The second warp votes the other way round."""
+    before, mask = PARTS[part]
+    given = np.where(np.arange(64) < 32, limit > OWN_LANE, limit <= OWN_LANE).astype(np.uint32)
+    for sync in (".sync", ""):
+        last = f", {mask}" if sync else ""
+        lines = "setp.ne.u32 %p, %i0, 0; @%q vote" + f"{sync}.ballot.b32 %o0, %p{last};"
+        for n, name in enumerate(VOTES, 1):
+            lines += f"setp.ne.u32 %p, %i0, 0; @%q vote{sync}.{name}.pred %p, %p{last};"
+            lines += f"@%q selp.b32 %o{n}, 1, 0, %p;"
+        got = warp(lines + "@%q activemask.b32 %o4;", [given], 5, before)
+        for lane in range(64):
+            here = members(mask, lane)
+            ballot = sum(int(given[n]) << n % 32 for n in here)
+            flags = [bool(given[n]) for n in here]
+            want = [ballot, *(vote(flags) for vote in VOTES.values()), mask]
+            assert [int(x[lane]) for x in got] == (want if lane in here else [99] * 5), lane
+
+
+REDUCTIONS = {
+    "add": operator.add,
+    "min": min,
+    "max": max,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+}
+
+
+@pytest.mark.parametrize("type_", ["s32", "u32", "b32"])
+def test_reductions_of_lanes_with_one_mask(type_):
+    names = list(REDUCTIONS)[:3] if type_ != "b32" else list(REDUCTIONS)[3:]
+    lines = "".join(f"redux.sync.{name}.{type_} %o{n}, %i0, %m;" for n, name in enumerate(names))
+    values = [int(x) for x in (RANDOM.view(np.int32) if type_ == "s32" else RANDOM)]
+    got = warp(lines, [RANDOM], 3, MASK_OF_EACH)
+    for lane in range(64):
+        group = [values[n] for n in members(ODD if lane % 2 else EVEN, lane)]
+        for n, name in enumerate(names):
+            assert got[n][lane] == functools.reduce(REDUCTIONS[name], group) % 2**32, (name, lane)
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_lanes_with_equal_values(same):
+    values = (OWN_LANE % 2 if same else SMALL).astype(np.uint32)
+    lines = "match.any.sync.b32 %o0, %i0, %m; mov.b64 %w, {%m, %i0};"
+    lines += "match.any.sync.b64 %o1, %w, %m; match.all.sync.b32 %o2|%p, %i0, %m;"
+    lines += "selp.b32 %o3, 1, 0, %p; match.all.sync.b32 %o4, %i0, %m;"
+    got = execute(f"{MASK_OF_EACH} {lines}", [values], [32] * 5, ".reg .b32 %m; .reg .b64 %w;")
+    for lane in range(64):
+        mask = ODD if lane % 2 else EVEN
+        here = members(mask, lane)
+        equal = sum(1 << n % 32 for n in here if values[n] == values[lane])
+        every = len({int(values[n]) for n in here}) == 1
+        want = [equal, equal, mask * every, every, mask * every]
+        assert [int(x[lane]) for x in got] == want, lane
+
+
+@pytest.mark.parametrize(("mask", "leader"), [(FULL, 0), (0xFFFFF000, 12), (1 << 31, 31)])
+def test_the_lowest_lane_is_elected(mask, leader):
+    part = f"shl.b32 %m, 1, %t; and.b32 %m, %m, {mask}; setp.ne.u32 %q, %m, 0;"
+    lines = f"@%q elect.sync %o0|%p, {mask}; @%q selp.b32 %o1, 1, 0, %p;"
+    got = warp(lines, [RANDOM], 2, part)
+    inside = np.isin(OWN_LANE, members(mask, 0))
+    assert (got[0] == np.where(inside, leader, 99)).all()
+    assert (got[1] == np.where(inside, leader == OWN_LANE, 99)).all()
+
+
+@pytest.mark.parametrize(
+    ("mask", "lanes"), [(FULL, 20), (0xFFFFE, 20), (0x1FFFFF, 20)], ids=["more", "lacks 0", "waits"]
+)
+def test_a_mask_names_those_who_are_here(mask, lanes):
+    with pytest.raises(ptxsim.KernelFault, match=f"member mask 0x{mask:08x}, but .* 0x000fffff"):
+        warp(f"@%q vote.sync.any.pred %p, %q, {mask};", [RANDOM], 1, PARTS[f"the first {lanes}"][0])

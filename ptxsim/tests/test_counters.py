@@ -6,13 +6,14 @@ import re
 
 import numpy as np
 import pytest
-from running import HEADER
+from running import HEADER, fails
 
 import ptxsim
 from ptxsim.count import bounds, wavefronts
 from ptxsim.count.counters import LOWER_BOUNDS, POLLS, Counters, named
-from ptxsim.count.extrapolation import extrapolate
+from ptxsim.count.prediction import extrapolate
 from ptxsim.exec import records
+from ptxsim.ptx.sass import assemble
 
 LANE = np.arange(32)
 ON = np.ones((1, 32), bool)
@@ -95,11 +96,8 @@ def test_what_a_warp_touches_compared_with_sets(width):
 
 
 def count(lines: str, threads: int = 32, merge_loads: bool = True) -> Counters:
-    text = (
-        HEADER
-        + f""".visible .entry k(.param .u64 p) {{ .reg .b32 %r<20>, %t, %a; .reg .b64 %x; .reg .pred %q;
+    text = f"""{HEADER}.visible .entry k(.param .u64 p) {{ .reg .b32 %r<20>, %t, %a; .reg .b64 %x; .reg .pred %q;
         .reg .f32 %f<20>; .shared .align 16 .b8 s[4096]; mov.u32 %t, %tid.x; mov.u32 %a, s; {lines} ret; }}"""
-    )
     counters = Counters(merge_loads)
     ptxsim.load(text).launch(
         1, threads, [ptxsim.Array(np.zeros(4096, np.uint8))], observers=[counters], checks=False
@@ -282,20 +280,15 @@ def test_executions_and_requests():
     ]
 
 
-def test_sums_grow_with_blocks_and_steps():
+def test_sums_grow_with_steps():
     runs = {3: {"a": 10.0}, 4: {"a": 14.0, "b": 2.0}, 5: {"a": 18.0, "b": 4.0}}
-    assert extrapolate(runs, blocks=2, to_steps=10, to_blocks=20) == {
-        "a": 20 * (5 + 2 * 7),
-        "b": 20 * 7,
-    }
+    assert extrapolate(runs, to_steps=10) == {"a": 10 + 4 * 7, "b": 2 * 7}
 
 
 def test_what_does_not_grow_linearly_is_refused_by_name():
     runs = {3: {"a": 10.0, "b": 0.0}, 4: {"a": 14.0, "b": 1.0}, 5: {"a": 18.0, "b": 4.0}}
-    with pytest.raises(
-        ptxsim.PtxsimError, match="b does not grow linearly: 0, 1 and 4 with 3, 4 and 5 steps"
-    ):
-        extrapolate(runs, blocks=2, to_steps=10, to_blocks=20)
+    with fails("b does not grow linearly: 0, 1 and 4 with 3, 4 and 5 steps"):
+        extrapolate(runs, to_steps=10)
 
 
 def test_a_ratio_follows_from_the_sums_of_the_large_launch():
@@ -309,7 +302,7 @@ def test_a_ratio_follows_from_the_sums_of_the_large_launch():
     runs = {steps: count(text.replace("STEPS", str(steps))) for steps in (3, 4, 5, 50)}
     ratio = "smsp__sass_average_data_bytes_per_sector_mem_global_op_ld.ratio"
     small = {steps: runs[steps].sums() for steps in (3, 4, 5)}
-    found = named(extrapolate(small, blocks=1, to_steps=50, to_blocks=1))
+    found = named(extrapolate(small, to_steps=50))
     assert found == runs[50].totals()
     assert runs[3].totals()[ratio] == pytest.approx(128 * 4 / (32 + 4 * 3))
     assert found[ratio] == pytest.approx(128 * 51 / (32 + 4 * 50))
@@ -375,3 +368,102 @@ def test_a_loop_that_counts_its_rounds_does_not_poll(compiled):
         if s.instruction.opcode == "atom" or "volatile" in s.instruction.modifiers
     ]
     assert [(s.executed, s.polled) for s in accesses] == [(rounds, 0)] * 2
+
+
+# Local memory is counted as the machine code has it
+
+
+HEAD = """
+.version 8.0
+.target sm_90a
+.address_size 64
+.file 1 "k.cu"
+.visible .entry k(.param .u64 out, .param .u32 n) {
+    .reg .b32 %r<32>; .reg .b64 %d<16>; .reg .pred %p;
+    .local .align 16 .b8 a[256];
+    ld.param.u64 %d1, [out];
+    ld.param.u32 %r1, [n];
+    mov.u32 %r2, %tid.x;
+    mul.wide.u32 %d2, %r2, 4;
+    add.s64 %d3, %d1, %d2;
+    mov.u64 %d4, a;
+    mul.wide.u32 %d5, %r1, 4;
+    add.s64 %d6, %d4, %d5;
+    and.b32 %r4, %r2, 7;
+    mul.wide.u32 %d7, %r4, 4;
+    add.s64 %d8, %d4, %d7;
+    .loc 1 5 0
+"""
+NAME = "l1tex__t_{}_pipe_lsu_mem_local_op_{}.sum"
+# requests and sectors of loads, and of stores, by two warps
+COUNTED = {
+    "one word": ("st.local.u32 [%d6], %r2; ld.local.u32 %r3, [%d6];", (2, 8, 2, 8)),
+    "eight rows": ("st.local.u32 [%d8], %r2; ld.local.u32 %r3, [%d8];", (2, 64, 2, 64)),
+    "four words": ("st.local.v4.u32 [%d4], {%r2, %r2, %r2, %r2}; ld.local.u32 %r3, [a+12];", (2, 8, 2, 32)),
+    "a byte": ("st.local.u8 [%d6], %r2; ld.local.u8 %r3, [%d6];", (2, 8, 2, 8)),
+    "generic": ("cvta.local.u64 %d9, %d6; st.u32 [%d9], %r2; ld.local.u32 %r3, [%d6];", (2, 8, 2, 8)),
+    "half of a warp": (
+        "setp.lt.u32 %p, %r2, 16; mov.u32 %r3, 0; @%p st.local.u32 [%d6], %r2; @%p ld.local.u32 %r3, [%d6];",
+        (1, 2, 1, 2),
+    ),
+}  # fmt: skip
+
+
+def launched(body, cubin=None):
+    text = (
+        body
+        if body.lstrip().startswith(".version")
+        else f"{HEAD}\n{body}\nst.global.u32 [%d3], %r3;\nret;\n}}\n"
+    )
+    kernel = ptxsim.load(text, cubin=cubin)
+    counters = ptxsim.Counters()
+    kernel.launch(1, 64, [ptxsim.Array(np.zeros(64, np.uint32)), 3], observers=[counters])
+    return kernel, counters
+
+
+@pytest.mark.parametrize(("body", "expected"), COUNTED.values(), ids=COUNTED)
+def test_sectors_of_local_memory(body, expected):
+    kernel, counters = launched(body)
+    totals = counters.totals()
+    found = [
+        totals[NAME.format(what, kind)] for kind in ("ld", "st") for what in ("requests", "sectors")
+    ]
+    assert tuple(found) == expected
+    # not among those of global memory
+    assert totals["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum"] == 0
+    predicted = ptxsim.predict(kernel, 4, 64, [ptxsim.Array(np.zeros(64, np.uint32)), 3]).totals
+    assert predicted[NAME.format("sectors", "st")] == 4 * expected[3]
+
+
+def test_what_functions_pass_is_not_counted():
+    callee = """
+.func (.param .b32 y) same(.param .b32 x) { .reg .b32 %q; ld.param.b32 %q, [x]; st.param.b32 [y], %q; ret; }
+.visible .entry"""
+    body = "{ .param .b32 x; .param .b32 y; st.param.b32 [x], %r2; call (y), same, (x); ld.param.b32 %r3, [y]; }"
+    text = f"{HEAD}\n{body}\nst.global.u32 [%d3], %r3;\nret;\n}}\n".replace(
+        "\n.visible .entry", callee, 1
+    )
+    assert NAME.format("sectors", "st") not in launched(text)[1].totals()
+
+
+@pytest.mark.parametrize(("at", "kept"), [("a+4", False), ("%d6", True)])
+def test_an_array_that_ptxas_keeps_in_registers_is_not_counted(at, kept, tmp_path):
+    body = f"st.local.u32 [a], %r1;\nst.local.u32 [a+4], %r2;\nst.local.u32 [a+12], %r2;\nld.local.u32 %r3, [{at}];"
+    source = tmp_path / "k.ptx"
+    source.write_text(f"{HEAD.strip()}\n{body}\nst.global.u32 [%d3], %r3;\nret;\n}}\n")
+    try:
+        assemble(source, tmp_path / "k.cubin")
+    except ptxsim.PtxsimError as error:
+        pytest.skip(str(error))
+    totals = launched(source.read_text(), tmp_path / "k.cubin")[1].totals()
+    assert (NAME.format("sectors", "ld") in totals) == kept
+
+
+def test_a_line_says_what_it_does_to_local_memory():
+    _, counters = launched(
+        "st.local.u32 [%d8], %r2; st.local.u32 [%d8], %r1; ld.local.u32 %r3, [%d8];"
+    )
+    (lines,) = ptxsim.annotate.costs(counters).values()
+    (cost,) = (cost for cost in lines.values() if cost.local.stats)
+    assert str(cost.local) == "local memory: 2 loads, 4 stores, 192 sectors"
+    assert not cost.excess_sectors

@@ -13,12 +13,14 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 from exec_programs import PROGRAMS, Programs, alive, children, left, wait_for
+from running import fails
 
-from ptxsim.errors import PtxError, PtxsimError
-from ptxsim.exec import fatbin
+from ptxsim.errors import PtxError
+from ptxsim.exec import build, fatbin
 from ptxsim.exec.emulation import Emulation
 from ptxsim.exec.options import matches
 from ptxsim.ptx.compiler import tool
@@ -32,27 +34,22 @@ pytestmark = pytest.mark.skipif(
 # whole programs, each with its own check
 
 
-def test_a_matrix_product(programs, tmp_path):
-    report = tmp_path / "report.json"
-    done = programs.run("gemm", "64", options=["--report", str(report)])
-    assert done.returncode == 0 and re.fullmatch(r"64 x 64, [\d.]+ ms: PASS\n", done.stdout), (
-        done.stderr
-    )
+def test_a_matrix_product(programs):
+    done, report = programs.report("gemm", "64")
+    assert done.returncode == 0, done.stderr
+    assert re.fullmatch(r"64 x 64, [\d.]+ ms: PASS\n", done.stdout)
     lines = done.stderr.splitlines()
     assert re.fullmatch(r"ptxsim: sgemm: grid \(4, 4\), block \(16, 16\): \d+\.\d\d s", lines[0])
-    assert re.search(
-        r"note: cudaEventElapsedTime at gemm.cu:\d+: emulation measures no time", lines[1]
-    )
+    no_time = r"note: cudaEventElapsedTime at gemm.cu:\d+: emulation measures no time"
+    assert re.search(no_time, lines[1])
     assert lines[3].split() == ["sgemm", "1", "13,312", "0", "4,608", "0", "32.0", "32.0"]
-    assert re.fullmatch(
-        r"ptxsim: 1 launch of 1 kernel, \d+\.\d\d s of emulation: no faults", lines[4]
-    )
-    (launch,) = json.loads(report.read_text())["launches"]
+    summary = r"ptxsim: 1 launch of 1 kernel, \d+\.\d\d s of emulation: no faults"
+    assert re.fullmatch(summary, lines[4])
+    (launch,) = report["launches"]
     assert launch["grid"] == [4, 4, 1] and not launch["sampled"] and launch["faults"] == []
     assert launch["counters"]["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"] == 64 * 64 * 4 / 32
-    stores = next(
-        row for row in launch["lines"] if row["line"] == 20 and row["file"].endswith("gemm.cu")
-    )
+    (stores,) = (row for row in launch["lines"] if row["line"] == 20)
+    assert stores["file"].endswith("gemm.cu")
     assert stores["sectors"] == stores["sectors_ideal"] == 512
 
 
@@ -68,66 +65,46 @@ def test_a_matrix_product(programs, tmp_path):
         ("launches", ["neighbours", "add", "(anonymous namespace)::hidden", "put"]),
     ],
 )
-def test_a_program(programs, name, kernels, tmp_path):
-    report = tmp_path / "report.json"
+def test_a_program(programs, name, kernels):
     if name == "linked":  # relocatable device code
-        programs.path(
-            name, PROGRAMS / "linked.cu", ["-rdc=true", str(PROGRAMS / "linked_other.cu")]
-        )
-    done = programs.run(name, options=["--report", str(report)])
+        other = str(PROGRAMS / "linked_other.cu")
+        programs.path(name, PROGRAMS / "linked.cu", ["-rdc=true", other])
+    done, report = programs.report(name)
     assert done.returncode == 0, done.stdout + done.stderr
     assert ("42\n" if name == "linked" else "PASS") in done.stdout and "no faults" in done.stderr
-    launches = json.loads(report.read_text())["launches"]
+    launches = report["launches"]
     assert list(dict.fromkeys(launch["title"] for launch in launches)) == kernels
     if name == "wgmma":
         assert launches[0]["cluster"] == [2, 1, 1]
         # of each of 4 blocks and 3 steps a tile of A, and half a tile of B for both: 64 x 64 and 64
         # x 32 halves
-        assert (
-            launches[0]["counters"]["l2_sectors_bulk_ld.sum"]
-            == 4 * 3 * (64 * 64 + 64 * 32) * 2 / 32
-        )
+        sectors = 4 * 3 * (64 * 64 + 64 * 32) * 2 / 32
+        assert launches[0]["counters"]["l2_sectors_bulk_ld.sum"] == sectors
 
 
-def test_cublas(programs, tmp_path):
-    report = tmp_path / "report.json"
-    done = programs.run("blas", options=["--report", str(report)])
+def test_cublas(programs):
+    done, report = programs.report("blas")
     assert (done.returncode, done.stdout) == (1, "PASS\n"), done.stderr
     assert "cublasSscal at blas.cu:" in done.stderr and "an increment of -1" in done.stderr
     assert "cublasSgemm: 40 x 48 x 24:" in done.stderr and "by NumPy, not emulated" in done.stderr
-    calls = [call["call"] for call in json.loads(report.read_text())["library_calls"]]
-    assert calls == ["cublasSgemm"] * 2 + [
-        "cublasGemmEx",
-        "cublasSgemmStridedBatched",
-        *(
-            f"cublas{name}"
-            for name in ("Sdot", "Snrm2", "Sgemv", "Sgemv", "Saxpy", "Sscal", "Scopy")
-        ),
-        "cublasDotEx",
-        "cublasLtMatmul",
-    ]
+    names = "Sgemm Sgemm GemmEx SgemmStridedBatched Sdot Snrm2 Sgemv Sgemv Saxpy Sscal Scopy DotEx"
+    calls = [call["call"] for call in report["library_calls"]]
+    assert calls == [*(f"cublas{name}" for name in names.split()), "cublasLtMatmul"]
 
 
-def test_the_clock_of_the_device(programs, tmp_path):
-    report = tmp_path / "report.json"
+def test_the_clock_of_the_device(programs):
     for gpu, sms, mhz in (("h100", 132, 1980), ("rtx5090", 170, 2407)):
-        done = programs.run("clock", options=["--gpu", gpu, "--report", str(report)])
+        done, report = programs.report("clock", options=["--gpu", gpu])
         words = done.stdout.split()
         first, second, between = (float(words[i]) for i in (7, 9, 11))
         assert words[:7] == f"{sms} SMs at {mhz}.0 to {mhz}.0 MHz;".split(), done.stderr
         # 990 rounds of at least three instructions
         assert 20 < first < second - 3 and first + second < between
-    launches = json.loads(report.read_text())["launches"]
-    assert [(one["function"], one["profiled"]) for one in launches] == [
-        ("stamp", False),
-        ("work", False),
-        ("work", True),
-        ("stamp", False),
-    ]
-    assert (
-        launches[2]["device_ns"] * 1e-6 == pytest.approx(second, abs=0.01)
-        and launches[2]["registers"] > 0
-    )
+    launches = report["launches"]
+    assert [launch["function"] for launch in launches] == ["stamp", "work", "work", "stamp"]
+    assert [launch["profiled"] for launch in launches] == [False, False, True, False]
+    assert launches[2]["device_ns"] * 1e-6 == pytest.approx(second, abs=0.01)
+    assert launches[2]["registers"] > 0
 
 
 @pytest.mark.parametrize(
@@ -139,9 +116,8 @@ def test_visible_devices(programs, monkeypatch, visible, seen):
     assert (done.stdout == "0: no CUDA-capable device is detected\n") == (not seen), done.stderr
 
 
-def test_planted_faults(programs, tmp_path):
-    report = tmp_path / "report.json"
-    done = programs.run("faults", options=["--report", str(report)])
+def test_planted_faults(programs):
+    done, report = programs.report("faults")
     assert done.returncode == 1
     # the results of races are those of a device on which they did no harm; an access out of bounds
     # is its end
@@ -150,25 +126,20 @@ def test_planted_faults(programs, tmp_path):
         "after it: an illegal memory access was encountered",
         "later: an illegal memory access was encountered",
     ]
-    found = json.loads(report.read_text())
-    race, fence, outside = (launch["faults"] for launch in found["launches"])
-    assert len(race) == len(fence) == len(outside) == 1 and found["faults"] == 3
-    assert (
-        "race: faults.cu:10: block (0, 0, 0), thread (0, 0, 0): race: reads what thread (63, 0, 0) writes"
-        in race[0]
-    )
-    assert re.search(
-        r"faults.cu:22: .*race in global memory: .* writes at faults.cu:15, and no fence", fence[0]
-    )
+    race, fence, outside = (launch["faults"] for launch in report["launches"])
+    assert len(race) == len(fence) == len(outside) == 1 and report["faults"] == 3
+    place = "race: faults.cu:10: block (0, 0, 0), thread (0, 0, 0): race: "
+    assert f"{place}reads what thread (63, 0, 0) writes" in race[0]
+    unfenced = r"faults.cu:22: .*race in global memory: .* writes at faults.cu:15, and no fence"
+    assert re.search(unfenced, fence[0])
     bounds = r"out-of-bounds global store of 4 bytes at .* 0 bytes past the end of allocation 1 .*at faults.cu:33\)"
     assert re.search(r"faults.cu:28: .*thread \(96, 0, 0\): " + bounds, outside[0])
     assert done.stderr.rstrip().endswith("3 faults")
 
 
 def test_a_fatal_fault_may_end_the_kernel_alone(programs):
-    done = programs.run(
-        "faults", options=["--destroy-on-device-error", "kernel", "--error-exitcode", "9", "-q"]
-    )
+    options = ["--destroy-on-device-error", "kernel", "--error-exitcode", "9", "-q"]
+    done = programs.run("faults", options=options)
     assert done.returncode == 9
     assert done.stdout.splitlines()[1:] == [
         "after it: an illegal memory access was encountered",
@@ -177,16 +148,11 @@ def test_a_fatal_fault_may_end_the_kernel_alone(programs):
     assert len(done.stderr.splitlines()) == 4  # the faults and the summary
 
 
-def test_all_faults_of_a_launch_are_reported(programs, tmp_path):
-    report = tmp_path / "report.json"
-    done = programs.run("several", options=["--report", str(report)])
-    assert (done.returncode, done.stdout) == (
-        1,
-        "fatal: an illegal memory access was encountered\n",
-    ), done.stderr
-    survived, fatal = (
-        sorted(launch["faults"]) for launch in json.loads(report.read_text())["launches"]
-    )
+def test_all_faults_of_a_launch_are_reported(programs):
+    done, report = programs.report("several")
+    assert done.stdout == "fatal: an illegal memory access was encountered\n", done.stderr
+    assert done.returncode == 1
+    survived, fatal = (sorted(launch["faults"]) for launch in report["launches"])
     assert len(survived) == 2 and len(fatal) == 2
     assert re.search(r"several.cu:7: .*: race: .*\[64 times\]$", survived[0])
     assert re.search(r"several.cu:8: .*: read of global memory that nobody wrote", survived[1])
@@ -203,22 +169,16 @@ def test_a_fault_of_several_launches_is_printed_once(programs):
     assert "2 launches of 1 kernel" in done.stderr and "2 faults" in done.stderr
 
 
-def test_faults_are_accepted_or_end_a_launch(programs, tmp_path):
-    accepted = [
-        "--accept",
-        "race@several.cu:7=a planted race",
-        "--accept",
-        "unwritten@several.cu:8=any value will do",
-    ]
+def test_faults_are_accepted_or_end_a_launch(programs):
+    accepted = ["--accept=race@several.cu:7=a planted race"]
+    accepted.append("--accept=unwritten@several.cu:8=any value will do")
     done = programs.run("several", options=[*accepted, "-q"])
-    assert [line.split(":")[1:3] for line in done.stderr.splitlines()[:2]] == [
-        [" fatal", " several.cu"]
-    ] * 2
+    lines = [line.split(":")[1:3] for line in done.stderr.splitlines()[:2]]
+    assert lines == [[" fatal", " several.cu"]] * 2
     assert done.stderr.rstrip().endswith("2 faults")
     done = programs.run("several", options=accepted)
-    assert (
-        "ptxsim: note: accepted: race at several.cu:7 [64 times]: a planted race\n" in done.stderr
-    )
+    note = "ptxsim: note: accepted: race at several.cu:7 [64 times]: a planted race\n"
+    assert note in done.stderr
     done = programs.run("several", options=["--stop-at-first", "-q"])
     assert re.search(r"several.cu:\d+: unspecified launch failure$", done.stdout.strip())
     assert len(done.stderr.splitlines()) == 2 and "several.cu:8: " in done.stderr
@@ -231,22 +191,18 @@ def test_the_device_s_heap_outlives_launches(programs):
     assert (done.returncode, done.stdout) == (0, "no error\n"), done.stderr
     done = programs.run("heap", "read", options=["-q"])
     assert (done.returncode, done.stdout) == (1, "an illegal memory access was encountered\n")
-    assert re.search(
-        r"add: heap.cu:22: .* 0 bytes into memory of malloc that was freed \[32,064 times\]",
-        done.stderr,
-    )
-    done = programs.run(
-        "heap", "read", "again", options=["-q", "--destroy-on-device-error", "kernel"]
-    )
+    freed = r"add: heap.cu:22: .* 0 bytes into memory of malloc that was freed \[32,064 times\]"
+    assert re.search(freed, done.stderr)
+    options = ["-q", "--destroy-on-device-error", "kernel"]
+    done = programs.run("heap", "read", "again", options=options)
     assert re.search(r"release: heap.cu:29: .*: free of .*: it has been freed already", done.stderr)
 
 
 def test_calls_that_are_not_there(programs):
     done = programs.run("missing", options=["-q"])
-    assert (done.returncode, done.stdout) == (
-        1,
-        "cudaErrorNotSupported\noperation not supported\n1\ncudaErrorInvalidClusterSize\n",
-    )
+    assert done.returncode == 1
+    words = "cudaErrorNotSupported", "operation not supported", "1", "cudaErrorInvalidClusterSize"
+    assert done.stdout.splitlines() == [*words]
     assert "6 blocks in y are no whole clusters of 4" in done.stderr
     named = [line for line in done.stderr.splitlines() if "is not emulated" in line]
     assert [re.match(r"ptxsim: (\w+) at missing.cu:(\d+) ", line).groups() for line in named] == [
@@ -256,18 +212,23 @@ def test_calls_that_are_not_there(programs):
     ]
 
 
+def test_calls_of_graphics_are_linked_and_missing():
+    if not (build.include_folder() / "cuda_gl_interop.h").is_file():
+        pytest.skip("the toolkit has no headers of OpenGL's interoperation")
+    library = build.standins() / "libcudart.so"
+    listed = subprocess.run(["nm", "-D", library], capture_output=True, text=True, check=True)
+    assert " T cudaGraphicsGLRegisterBuffer@" in listed.stdout
+
+
 # options
 
 
 def test_kernels_are_chosen(programs):
     done = programs.run("reduce", options=["--only", "final*"])
     assert done.returncode == 0 and done.stderr.rstrip().endswith("no faults, 1 not checked")
-    rows = [
-        line.split()
-        for line in done.stderr.splitlines()
-        if line.startswith(("partial ", "final_sum "))
-    ]
-    assert rows[0][2:] == ["-"] * 6 and rows[1][2:] == ["0", "0", "4", "0", "22.7", "4.0"]
+    rows = {line.split()[0]: line.split()[2:] for line in done.stderr.splitlines()}
+    assert rows["partial"] == ["-"] * 6
+    assert rows["final_sum"] == ["0", "0", "4", "0", "22.7", "4.0"]
     assert programs.run("gemm", options=["--notes-exitcode", "9", "-q"]).returncode == 9
     assert programs.run("gemm", options=["-q"]).returncode == 0  # with a note of the made-up clock
     done = programs.run("faults", options=["--skip-launches", "2", "-q", "--notes-exitcode", "9"])
@@ -283,15 +244,13 @@ def test_names_of_kernels():
     assert not matches("kernel_name=iled", *names) and not matches("kne=til", *names)
 
 
-def test_a_sample_of_blocks(programs, tmp_path):
-    report = tmp_path / "report.json"
-    done = programs.run("gemm", "128", "2", options=["--sample", "3", "--report", str(report)])
+def test_a_sample_of_blocks(programs):
+    done, sampled = programs.report("gemm", "128", "2", options=["--sample", "3"])
     # the program sees that most of its result is missing
     assert "FAIL" in done.stdout and done.returncode == 1
     assert "results are incomplete: --sample ran 6 of the 128 blocks of 2 launches" in done.stderr
-    whole = tmp_path / "whole.json"
-    programs.run("gemm", "128", "2", options=["--report", str(whole)])
-    sampled, exact = (json.loads(path.read_text())["launches"] for path in (report, whole))
+    _, exact = programs.report("gemm", "128", "2")
+    sampled, exact = sampled["launches"], exact["launches"]
     assert [launch["blocks_run"] for launch in sampled] == [3, 3]
     assert [launch["counters"] for launch in sampled] == [launch["counters"] for launch in exact]
     row = next(line for line in done.stderr.splitlines() if line.startswith("sgemm "))
@@ -315,11 +274,8 @@ def test_annotated_source(programs):
 
 def test_another_device(programs):
     done = programs.run("reduce", options=["--gpu", "h200", "-q"])
-    assert (
-        done.stdout.startswith("NVIDIA H200, 132 multiprocessors")
-        and done.returncode == 0
-        and not done.stderr
-    )
+    assert done.stdout.startswith("NVIDIA H200, 132 multiprocessors") and done.returncode == 0
+    assert not done.stderr
     done = programs.run("gemm", options=["--gpu", "a100", "-q"])
     assert "no kernel image is available" in done.stdout and done.returncode == 3
     assert "ptxsim: gemm: the program's PTX is for compute capability 9.0 and newer" in done.stderr
@@ -417,9 +373,8 @@ def test_a_long_launch_says_how_far_it_is(monkeypatch):
     with under_way._limited():
         time.sleep(0.15)
     assert len(lines) == 1
-    assert lines[0].startswith(
-        "k: still runs after 0.05 s, with 96 of its 128 blocks done: --sample 4 "
-    )
+    progress = "k: still runs after 0.05 s, with 96 of its 128 blocks done: --sample 4 "
+    assert lines[0].startswith(progress)
 
 
 def test_a_report_that_cannot_be_written(programs, tmp_path):
@@ -458,22 +413,16 @@ def cpu(pid: int) -> int:
 def test_a_process_is_killed(programs, victim):
     with programs.start("robust", "spin", "1") as running:
         program, emulator = busy(running, "robust")
-        os.kill(
-            {"program": program, "emulator": emulator, "supervisor": running.pid}[victim],
-            signal.SIGKILL,
-        )
+        pids = {"program": program, "emulator": emulator, "supervisor": running.pid}
+        os.kill(pids[victim], signal.SIGKILL)
         out, err = running.communicate(timeout=60)
     wait_for(lambda: not alive(program) and not alive(emulator), "processes that end")
     if victim == "program":
         assert running.returncode == 137 and "ended by SIGKILL" in err
-        assert re.search(
-            r"note: the program ended during kernel forever, launched at robust.cu:\d+\n", err
-        )
+        note = r"note: the program ended during kernel forever, launched at robust.cu:\d+\n"
+        assert re.search(note, err)
     elif victim == "emulator":
-        assert running.returncode == 1 and out.splitlines() == [
-            "cudaErrorDevicesUnavailable",
-            "end",
-        ]
+        assert running.returncode == 1 and out == "cudaErrorDevicesUnavailable\nend\n"
         assert "the emulator has ended unexpectedly" in err and "has ended by signal 9" in err
     else:
         assert running.returncode == -9
@@ -496,13 +445,7 @@ def test_two_programs_at_a_time(programs, tmp_path):
     script.write_text(f"#!/bin/sh\n{programs.path('gemm')} 32 & {programs.path('gemm')} 48\nwait\n")
     script.chmod(0o755)
     programs.path("gemm")
-    done = subprocess.run(
-        programs.command("exec", str(script)),
-        env=programs.environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    done = programs.call(*programs.command("exec", str(script)))
     assert done.stdout.count("PASS") == 2 and "2 launches of 1 kernel" in done.stderr
 
 
@@ -518,50 +461,29 @@ def test_programs_that_cannot_be_run(programs, tmp_path):
         (str(tmp_path), "a folder"),
         (__file__, "not executable"),
     ):
-        done = subprocess.run(
-            programs.command("exec", name), env=programs.environment, capture_output=True, text=True
-        )
+        done = programs.call(*programs.command("exec", name))
         assert (done.returncode, done.stderr) == (2, f"ptxsim: {name}: {what}\n")
     done = programs.run(str(other))
     assert done.stderr.startswith("ptxsim: other: compiled for machine 243; this is ")
     source = str(PROGRAMS / "gemm.cu")
-    done = subprocess.run(
-        programs.command("exec", source), env=programs.environment, capture_output=True, text=True
-    )
+    done = programs.call(*programs.command("exec", source))
     assert done.returncode == 2 and f"`ptxsim nvcc -o gemm {source}`" in done.stderr
     programs.path("static", PROGRAMS / "missing.cu", ["-cudart", "static"])
     done = programs.run("static")
     assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
-    assert (
-        "linked with the static CUDA runtime" in done.stderr
-        and "nvcc -cudart shared" in done.stderr
-    )
+    assert "linked with the static CUDA runtime" in done.stderr
+    assert "nvcc -cudart shared" in done.stderr
     # PTX in the line information of its machine code
     held = programs.path("in_sass", PROGRAMS / "missing.cu", SASS)
     assert "increment: grid 1, block 1" in programs.run("in_sass").stderr
     bare = programs.folder / "bare"
-    command = [
-        str(tool("nvcc")),
-        "-cudart",
-        "shared",
-        *SASS,
-        f"-L{standins(programs)}",
-        f"-L{wheel_libraries()}",
-    ]
+    nvcc, libraries = tool("nvcc"), tool("nvcc").resolve().parent.parent / "lib"
+    command = [nvcc, "-cudart", "shared", *SASS, f"-L{standins(programs)}", f"-L{libraries}"]
     subprocess.run([*command, "-o", str(bare), str(PROGRAMS / "missing.cu")], check=True)
     done = programs.run("bare", options=["-q"])
     assert "bare: its kernels are machine code only; add PTX: nvcc -gencode" in done.stderr
-    alone = subprocess.run(
-        [str(held)],
-        env=programs.environment | {"LD_LIBRARY_PATH": standins(programs)},
-        capture_output=True,
-        text=True,
-    )
+    alone = programs.call(str(held), LD_LIBRARY_PATH=standins(programs))
     assert "works under `ptxsim exec`" in alone.stderr and alone.stderr.count("ptxsim:") == 1
-
-
-def wheel_libraries() -> Path:
-    return tool("nvcc").resolve().parent.parent / "lib"
 
 
 def standins(programs: Programs) -> str:
@@ -577,23 +499,17 @@ def test_what_a_fat_binary_holds(programs, tmp_path):
     assert any(image.content is None for image in fatbin.images(content))
     text, cubin = fatbin.choose(fatbin.unpacked(content, tmp_path), 90)
     assert text.architecture == 90 and cubin.content[:4] == b"\x7fELF" and text.specific
-    with pytest.raises(PtxsimError, match=r"compute capability 9\.0 and newer; --gpu is of 8\.0"):
+    with fails(r"compute capability 9\.0 and newer; --gpu is of 8\.0"):
         fatbin.choose(fatbin.unpacked(content, tmp_path), 80)
     # of the program, as it is in its section, without compression
     program = programs.path("missing").read_bytes()
-    starts = [
-        found.start()
-        for found in re.finditer(re.escape(fatbin.MAGIC.to_bytes(4, "little")), program)
-    ]
-    plain = [
-        image
-        for start in starts
-        for image in fatbin.images(program[start:])
-        if image.kind == fatbin.PTX
-    ]
+    magic = re.escape(fatbin.MAGIC.to_bytes(4, "little"))
+    starts = [found.start() for found in re.finditer(magic, program)]
+    images = [image for start in starts for image in fatbin.images(program[start:])]
+    plain = [image for image in images if image.kind == fatbin.PTX]
     assert [image.content.strip() for image in plain] == [text.content.strip()]
     assert b".entry _Z9incrementPi" in text.content
-    with pytest.raises(PtxError, match="neither PTX, a cubin nor a fat binary"):
+    with fails("neither PTX, a cubin nor a fat binary", PtxError):
         fatbin.images(b"nothing of the kind")
 
 
@@ -647,15 +563,95 @@ def test_a_device_for_python(programs, tmp_path):
     ptx = tmp_path / "missing.ptx"
     done = programs.nvcc("-ptx", "-arch=sm_90", str(PROGRAMS / "missing.cu"), "-o", str(ptx))
     assert done.returncode == 0, done.stderr
-    done = subprocess.run(
-        [sys.executable, "-c", DEVICE, str(ptx)],
-        env=programs.environment,
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
+    done = programs.call(sys.executable, "-c", DEVICE, str(ptx))
     assert done.stdout.splitlines() == [
         "NVIDIA H200 [[42, 41], [1, 0, []], 'CUDAError', [1, 1, []]]",
         "ptxsim.device() within another one, or under `ptxsim exec`",
     ], done.stderr
     assert "out-of-bounds global load of 4 bytes" in done.stderr and left(programs.folder) == []
+
+
+# `ptxsim exec` of programs as they are: graphs, repeats, function pointers, libraries, and what
+# CI reads
+
+
+def test_graphs_by_capture_and_by_nodes(programs):
+    done = programs.run("graphs")
+    assert done.stdout.splitlines() == [
+        "0 calls while captured",
+        "5 nodes, 2 calls, 93",  # y = 0 + 3 * 31, whichever launch of the two
+        "155",
+        "217, no error",
+        "clone: 155",
+        "cudaErrorStreamCaptureUnsupported",
+    ], done.stderr
+    assert "7 launches of 2 kernels" in done.stderr and "no faults, 1 other error" in done.stderr
+
+
+def test_each_kernel_and_shape_is_checked_once(programs):
+    done, found = programs.report("repeats", options=["--once", "--leak-check"])
+    assert done.returncode == 0, done.stderr
+    # 6 * 2 / 2 / 3 by function pointers; 5 + 2 steps of the first 32, 2 of the others
+    assert done.stdout.splitlines() == ["2", "9 8", "ended", "1 0"]
+    checked = [launch for launch in found["launches"] if launch["checked"]][:-2]
+    shapes = [f"{launch['title']} {launch['block'][0]}" for launch in checked]
+    assert shapes == ["apply 32", "apply_at 32", "step 32", "step 64", "copy 32"]
+    # a copy of what has not changed is not made again
+    again = [launch["left_out"] for launch in found["launches"] if launch["title"] == "copy"]
+    assert again == [False, True, True, False, True]
+    assert "--once left out 3 of copy: an earlier launch had the same arguments" in done.stderr
+    assert all((each["counters"] is not None) == each["checked"] for each in found["launches"])
+    assert sum("emulation measures no time" in note for note in found["notes"]) == 1
+    assert [note for note in found["notes"] if "not freed" in note] == [
+        "not freed when the program ended: 1,000 bytes of cudaMalloc at repeats.cu:26, allocated 1 times"
+    ]
+
+
+def test_a_race_on_a_lock_shows_in_one_of_two_orders(programs):
+    first, both = (programs.run("repeats", options=["--orders", n]) for n in "12")
+    assert first.returncode == 0 and both.returncode == 1, both.stderr
+    assert first.stdout == both.stdout
+    assert "note: first: with blocks and threads in the opposite order" in both.stderr
+    race = r"race in global memory: .* block \(1, 0, 0\), .* in the opposite order\)"
+    assert len(re.findall(race, both.stderr)) == 1
+
+
+def test_once_with_a_sample_runs_later_launches_in_part(programs):
+    _, report = programs.report("gemm", "64", options=["--once", "--sample", "4"])
+    (only,) = report["launches"]
+    assert (only["checked"], only["sampled"], only["blocks_run"]) == (True, False, 16)
+
+
+def test_libraries_do_what_those_of_cuda_do(programs):
+    done = programs.run("epilogues")
+    assert done.stdout.splitlines() == ["0 wrong", "0 differ"], done.stderr
+
+
+def test_a_kernel_that_nvrtc_compiles_to_machine_code(programs):
+    if not any(path for folder in build.library_folders() for path in folder.glob("libnvrtc.so.*")):
+        pytest.skip("NVRTC is not installed next to nvcc")
+    done = programs.run("nvrtc")
+    assert done.stdout == "NVRTC_ERROR_COMPILATION: 93\n", done.stderr
+    assert "1 launch of 1 kernel" in done.stderr and "no faults" in done.stderr
+
+
+def test_places_in_optimised_host_code(programs):
+    done = programs.run("optimised")
+    assert "allocation 1 (cudaMalloc at optimised.cu:6)" in done.stderr, done.stderr
+
+
+def test_reports_for_ci(programs, tmp_path):
+    xml, sarif = tmp_path / "tests.xml", tmp_path / "faults.sarif"
+    options = ["--junit", str(xml), "--sarif", str(sarif), "--accept", "race=planted"]
+    done = programs.run("faults", options=options)
+    assert done.returncode == 1
+    suite = ElementTree.parse(xml).getroot()
+    cases = {case.get("name"): case.find("failure") is not None for case in suite}
+    # the races are accepted, not what is out of bounds
+    assert list(cases.values()) == [False, False, True, False]
+    assert (suite.get("tests"), suite.get("failures")) == ("4", "1")
+    (run,) = json.loads(sarif.read_text())["runs"]
+    bounds = run["results"][0]
+    place = bounds["locations"][0]["physicalLocation"]
+    assert bounds["ruleId"] == "bounds"
+    assert (place["artifactLocation"]["uri"], place["region"]["startLine"]) == ("faults.cu", 28)

@@ -10,6 +10,7 @@ import re
 
 import numpy as np
 import pytest
+from running import fails
 
 import ptxsim
 
@@ -161,9 +162,7 @@ def test_asserts_that_hold_and_output(kernel, capsys):
 def test_an_assert_or_a_trap_names_itself_and_the_thread(kernel, entry, value, message):
     x = ints(high=70)
     x[70] = value
-    with pytest.raises(
-        ptxsim.PtxsimError, match=rf"foreign\.cu:\d+: .*thread \(70, 0, 0\).*{re.escape(message)}"
-    ):
+    with fails(rf"foreign\.cu:\d+: .*thread \(70, 0, 0\).*{re.escape(message)}"):
         launch(kernel, entry, x)
 
 
@@ -231,5 +230,5 @@ def test_timers_go_on(kernel):
     ],
 )
 def test_faults_on_sm_90(kernel90, entry, count, args, message):
-    with pytest.raises(ptxsim.PtxsimError, match=message):
+    with fails(message):
         launch(kernel90, entry, ints(count), args=[I32(value) for value in args])

@@ -11,8 +11,7 @@ import pytest
 
 import ptxsim
 from ptxsim.cli import main
-from ptxsim.exec import ci
-from ptxsim.exec.records import FaultRecord
+from ptxsim.exec.records import FaultRecord, sarif
 from ptxsim.machine.diagnostics import Diagnostics
 from ptxsim.machine.faults import parse_accepted
 from ptxsim.machine.launch import Checks
@@ -183,7 +182,7 @@ def test_a_reworded_message_changes_no_kind(source, monkeypatch, capsys):
     assert {found.kind: int(found.where[5:]) for found in done.faults} == kinds
     assert all(found.message.endswith(": something else") for found in done.faults)
     records = [FaultRecord(str(found), found.kind, found.where) for found in done.faults]
-    (run,) = json.loads(ci.sarif([SimpleNamespace(faults=records)], []))["runs"]
+    (run,) = json.loads(sarif([SimpleNamespace(faults=records)], []))["runs"]
     places = [result["locations"][0]["physicalLocation"] for result in run["results"]]
     lines = [place["region"]["startLine"] for place in places]
     assert dict(zip([r["ruleId"] for r in run["results"]], lines, strict=True)) == kinds

@@ -117,12 +117,18 @@ def arrays(columns, widths):
     return [np.array(c, f"u{w // 8}") for c, w in zip(columns, widths, strict=True)]
 
 
-def check(lines, columns, widths, oracle, out, declare=""):
-    """Run `lines` on the columns, all of one width or each of its own; `oracle` takes and gives bit
-    patterns.
+def completed(lines, columns):
+    """An instruction with all inputs as its operands; lines as they are."""
+    inputs = ", ".join(f"%i{n}" for n in range(len(columns)))
+    return lines if ";" in lines else f"{lines} %o0, {inputs};"
+
+
+def check(lines, columns, widths, oracle, out=None, declare=""):
+    """Run `lines`, or one instruction, on the columns, all of one width or each of its own; `oracle`
+    takes and gives bit patterns, of the inputs' width unless `out` says another.
     """
-    inputs = arrays(columns, widths)
-    outs = out if isinstance(out, list) else [out]
+    inputs, lines = arrays(columns, widths), completed(lines, columns)
+    outs = out if isinstance(out, list) else [out or widths]
     got = execute(lines, inputs, outs, declare)
     for row in range(len(inputs[0])):
         values = [int(x[row]) for x in inputs]
@@ -140,7 +146,7 @@ def alike(lines, columns, oracle, name, tolerance=0.0, source=None):
     """Run `lines` and compare as numbers: NaN with NaN, zeros with their sign; `oracle` takes and
     gives floats.
     """
-    source = source or name
+    source, lines = source or name, completed(lines, columns)
     inputs = arrays(columns, size(source))
     (got,) = execute(lines, inputs, [size(name)])
     for row in range(len(inputs[0])):
@@ -177,31 +183,19 @@ def test_integer_arithmetic(name, type_):
     bits, read = size(type_), reader(type_)
     values = WORDS[bits]
     columns = grid(values, [v for v in values if v] if name in ("div", "rem") else values)
-    check(
-        f"{name}.{type_} %o0, %i0, %i1;",
-        columns,
-        bits,
-        lambda a, b: TWO[name](read(a), read(b), bits),
-        bits,
-    )
+    check(f"{name}.{type_}", columns, bits, lambda a, b: TWO[name](read(a), read(b), bits))
 
 
 @pytest.mark.parametrize("t", INTEGERS)
 def test_products_and_sums_of_three(t):
     n, read = size(t), reader(t)
     columns = grid(WORDS[n], WORDS[n][::2], WORDS[n][::3])
-    check(f"sad.{t} %o0, %i0, %i1, %i2;", columns, n, lambda a, b, c: c + abs(read(a) - read(b)), n)
+    check(f"sad.{t}", columns, n, lambda a, b, c: c + abs(read(a) - read(b)))
     if n > 16:
-        check(f"mad.lo.{t} %o0, %i0, %i1, %i2;", columns, n, lambda a, b, c: a * b + c, n)
-        check(
-            f"mad.hi.{t} %o0, %i0, %i1, %i2;",
-            columns,
-            n,
-            lambda a, b, c: (read(a) * read(b) >> n) + c,
-            n,
-        )
+        check(f"mad.lo.{t}", columns, n, lambda a, b, c: a * b + c)
+        check(f"mad.hi.{t}", columns, n, lambda a, b, c: (read(a) * read(b) >> n) + c)
     if n < 64:
-        check(f"mul.wide.{t} %o0, %i0, %i1;", columns[:2], n, lambda a, b: read(a) * read(b), 2 * n)
+        check(f"mul.wide.{t}", columns[:2], n, lambda a, b: read(a) * read(b), 2 * n)
         columns = grid(WORDS[n], WORDS[n][::2], WORDS[2 * n][::3])
         lines = f"mad.wide.{t} %o0, %i0, %i1, %i2;"
         check(lines, columns, [n, n, 2 * n], lambda a, b, c: read(a) * read(b) + c, 2 * n)
@@ -209,12 +203,8 @@ def test_products_and_sums_of_three(t):
 
 def test_saturating_sums():
     s, columns = reader("s32"), grid(WORDS[32], WORDS[32])
-    check(
-        "add.sat.s32 %o0, %i0, %i1;", columns, 32, lambda a, b: clamped(s(a) + s(b), 32, True), 32
-    )
-    check(
-        "sub.sat.s32 %o0, %i0, %i1;", columns, 32, lambda a, b: clamped(s(a) - s(b), 32, True), 32
-    )
+    check("add.sat.s32", columns, 32, lambda a, b: clamped(s(a) + s(b), 32, True))
+    check("sub.sat.s32", columns, 32, lambda a, b: clamped(s(a) - s(b), 32, True))
 
 
 def top(a):
@@ -225,40 +215,34 @@ def top(a):
 @pytest.mark.parametrize("n", [16, 32, 64])
 def test_bits_of_one_word(n):
     words, s = [WORDS[n]], reader(f"s{n}")
-    check(f"abs.s{n} %o0, %i0;", words, n, lambda a: abs(s(a)), n)
-    check(f"neg.s{n} %o0, %i0;", words, n, lambda a: -a, n)
-    check(f"cnot.b{n} %o0, %i0;", words, n, lambda a: a == 0, n)
-    check(f"not.b{n} %o0, %i0;", words, n, lambda a: ~a, n)
+    check(f"abs.s{n}", words, n, lambda a: abs(s(a)))
+    check(f"neg.s{n}", words, n, lambda a: -a)
+    check(f"cnot.b{n}", words, n, lambda a: a == 0)
+    check(f"not.b{n}", words, n, lambda a: ~a)
     if n == 16:
         return
-    check(f"popc.b{n} %o0, %i0;", words, n, lambda a: a.bit_count(), 32)
-    check(f"clz.b{n} %o0, %i0;", words, n, lambda a: n - a.bit_length(), 32)
-    check(f"brev.b{n} %o0, %i0;", words, n, lambda a: int(f"{a:0{n}b}"[::-1], 2), n)
-    check(f"bfind.u{n} %o0, %i0;", words, n, top, 32)
-    check(
-        f"bfind.shiftamt.u{n} %o0, %i0;",
-        words,
-        n,
-        lambda a: n - 1 - top(a) if a else 0xFFFFFFFF,
-        32,
-    )
-    check(f"bfind.s{n} %o0, %i0;", words, n, lambda a: top(~s(a) if s(a) < 0 else a), 32)
+    check(f"popc.b{n}", words, n, lambda a: a.bit_count(), 32)
+    check(f"clz.b{n}", words, n, lambda a: n - a.bit_length(), 32)
+    check(f"brev.b{n}", words, n, lambda a: int(f"{a:0{n}b}"[::-1], 2))
+    check(f"bfind.u{n}", words, n, top, 32)
+    check(f"bfind.shiftamt.u{n}", words, n, lambda a: n - 1 - top(a) if a else 0xFFFFFFFF, 32)
+    check(f"bfind.s{n}", words, n, lambda a: top(~s(a) if s(a) < 0 else a), 32)
 
 
 @pytest.mark.parametrize("n", [16, 32, 64])
 def test_logic_and_shifts(n):
     columns = grid(WORDS[n], WORDS[n])
-    check(f"and.b{n} %o0, %i0, %i1;", columns, n, lambda a, b: a & b, n)
-    check(f"or.b{n} %o0, %i0, %i1;", columns, n, lambda a, b: a | b, n)
-    check(f"xor.b{n} %o0, %i0, %i1;", columns, n, lambda a, b: a ^ b, n)
+    check(f"and.b{n}", columns, n, lambda a, b: a & b)
+    check(f"or.b{n}", columns, n, lambda a, b: a | b)
+    check(f"xor.b{n}", columns, n, lambda a, b: a ^ b)
     columns, w = (
         grid(WORDS[n], [0, 1, 5, 15, 16, 31, 32, 33, 63, 64, 65, 255, 2**31, 2**32 - 1]),
         [n, 32],
     )
-    check(f"shl.b{n} %o0, %i0, %i1;", columns, w, lambda a, b: a << b if b < 64 else 0, n)
-    check(f"shr.u{n} %o0, %i0, %i1;", columns, w, lambda a, b: a >> b, n)
-    check(f"shr.b{n} %o0, %i0, %i1;", columns, w, lambda a, b: a >> b, n)
-    check(f"shr.s{n} %o0, %i0, %i1;", columns, w, lambda a, b: signed(a, n) >> b, n)
+    check(f"shl.b{n}", columns, w, lambda a, b: a << b if b < 64 else 0, n)
+    check(f"shr.u{n}", columns, w, lambda a, b: a >> b, n)
+    check(f"shr.b{n}", columns, w, lambda a, b: a >> b, n)
+    check(f"shr.s{n}", columns, w, lambda a, b: signed(a, n) >> b, n)
     check(f"shl.b{n} %o0, %i0, {n};", [WORDS[n]], n, lambda a: 0, n)
     check(f"shr.s{n} %o0, %i0, {n + 5};", [WORDS[n]], n, lambda a: signed(a, n) >> 64, n)
 
@@ -274,13 +258,7 @@ FUNNEL = {
 @pytest.mark.parametrize("way", FUNNEL)
 def test_funnel_shifts(way):
     columns = grid(WORDS[32][::2], WORDS[32][1::2], [0, 1, 13, 31, 32, 33, 64, 2**32 - 1])
-    check(
-        f"shf.{way}.b32 %o0, %i0, %i1, %i2;",
-        columns,
-        32,
-        lambda a, b, n: FUNNEL[way](b << 32 | a, n),
-        32,
-    )
+    check(f"shf.{way}.b32", columns, 32, lambda a, b, n: FUNNEL[way](b << 32 | a, n))
 
 
 @pytest.mark.parametrize("table", [0x00, 0x80, 0x96, 0xCA, 0xFE, 0xFF, 0x1B])
@@ -310,7 +288,7 @@ def test_prmt():
         [0x01234567, 0x89ABCDEF],
         [0x3210, 0x7654, 0x0426, 0x8888, 0xFEDC, 0x5140],
     )
-    check("prmt.b32 %o0, %i0, %i1, %i2;", columns, 32, oracle, 32)
+    check("prmt.b32", columns, 32, oracle)
     # bytes from the highest on, by the last two bits of c (PTX ISA 9.7.9.7)
     modes = {
         "f4e": ("3210", "4321", "5432", "6543"),
@@ -323,7 +301,7 @@ def test_prmt():
     columns = grid([0xDEADBEEF], [0x01234567], [0, 1, 2, 3, 5])
     for mode, rows in modes.items():
         chosen = lambda a, b, c, rows=rows: oracle(a, b, int(rows[c & 3], 16))
-        check(f"prmt.b32.{mode} %o0, %i0, %i1, %i2;", columns, 32, chosen, 32)
+        check(f"prmt.b32.{mode}", columns, 32, chosen)
 
 
 @pytest.mark.parametrize("bits", [32, 64])
@@ -349,10 +327,10 @@ def test_bit_fields(bits):
         mask = (1 << length) - 1 << (position & 255)
         return b & ~mask | a << (position & 255) & mask
 
-    check(f"bfe.u{bits} %o0, %i0, %i1, %i2;", columns, w, extract, bits)
-    check(f"bfe.s{bits} %o0, %i0, %i1, %i2;", columns, w, extract_signed, bits)
+    check(f"bfe.u{bits}", columns, w, extract, bits)
+    check(f"bfe.s{bits}", columns, w, extract_signed, bits)
     columns = grid(WORDS[bits][::3], WORDS[bits][1::4], places[::2], lengths)
-    check(f"bfi.b{bits} %o0, %i0, %i1, %i2, %i3;", columns, [bits, bits, 32, 32], insert, bits)
+    check(f"bfi.b{bits}", columns, [bits, bits, 32, 32], insert, bits)
 
 
 def fns(mask, base, n):
@@ -366,21 +344,14 @@ def fns(mask, base, n):
 
 def test_masks_and_nth_bits():
     columns = grid([0, 1, 8, 31, 32, 40], [0, 1, 8, 31, 32, 40])
-    check(
-        "bmsk.clamp.b32 %o0, %i0, %i1;",
-        columns,
-        32,
-        lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32),
-        32,
-    )
+    check("bmsk.clamp.b32", columns, 32, lambda a, b: ((1 << min(b, 32)) - 1) << min(a, 32))
     mask = lambda a, b: ((1 << (b & 31)) - 1) << (a & 31)
-    check("bmsk.wrap.b32 %o0, %i0, %i1;", columns, 32, mask, 32)
+    check("bmsk.wrap.b32", columns, 32, mask)
     check(
-        "fns.b32 %o0, %i0, %i1, %i2;",
+        "fns.b32",
         grid([0b1011011, 0xFFFFFFFF, 0], [0, 3, 31], [0, 1, 2, 2**32 - 1, 2**32 - 3]),
         32,
         fns,
-        32,
     )
 
 
@@ -417,7 +388,7 @@ def test_comparisons_and_choices(name):
         truth = lambda a, b, o=oracle: o(read(a), read(b))
         check(f"setp.{test}.{name} %p, %i0, %i1; selp.b32 %o0, 1, 0, %p;", columns, bits, truth, 32)
         check(
-            f"set.{test}.{'u32' if real else 's32'}.{name} %o0, %i0, %i1;",
+            f"set.{test}.{'u32' if real else 's32'}.{name}",
             columns,
             bits,
             lambda a, b, t=truth: -t(a, b),
@@ -425,7 +396,7 @@ def test_comparisons_and_choices(name):
         )
         if not real:
             one = lambda a, b, t=truth: bits32(t(a, b))
-            check(f"set.{test}.f32.{name} %o0, %i0, %i1;", columns, bits, one, 32)
+            check(f"set.{test}.f32.{name}", columns, bits, one, 32)
     if not real or bits > 16:
         lines = f"setp.lt.u{bits} %p, %i0, %i1; selp.{name} %o0, %i0, %i1, %p;"
         check(lines, columns, bits, lambda a, b: min(a, b), bits)
@@ -472,17 +443,9 @@ def test_predicates_are_combined_and_negated():
 def test_choices_by_sign():
     columns, s = grid(WORDS[32][::3], WORDS[32][1::3], WORDS[32]), reader("s32")
     for type_ in ("s32", "u32"):
-        check(
-            f"slct.{type_}.s32 %o0, %i0, %i1, %i2;",
-            columns,
-            32,
-            lambda a, b, c: a if s(c) >= 0 else b,
-            32,
-        )
+        check(f"slct.{type_}.s32", columns, 32, lambda a, b, c: a if s(c) >= 0 else b)
     columns = grid([1], [2], [bits32(v) for v in FEW])
-    check(
-        "slct.s32.f32 %o0, %i0, %i1, %i2;", columns, 32, lambda a, b, c: a if f32(c) >= 0 else b, 32
-    )
+    check("slct.s32.f32", columns, 32, lambda a, b, c: a if f32(c) >= 0 else b)
 
 
 # floats
@@ -594,7 +557,7 @@ def test_f32_fma_is_rounded_once(mode):
         )
     columns = [[bits32(v) for v in column] for column in zip(*near, strict=True)]
     oracle = lambda a, b, c: bits32(exact("fma", mode, "f32", f32(a), f32(b), f32(c)))
-    check(f"fma.{mode}.f32 %o0, %i0, %i1, %i2;", columns, 32, oracle, 32)
+    check(f"fma.{mode}.f32", columns, 32, oracle)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -607,10 +570,8 @@ def test_f32_reciprocals_and_roots(mode):
         between = Fraction(whole) + (Fraction(1, 3) if whole**2 != scaled else 0)
         return rounded(between / Fraction(2) ** 200, "f32", mode)
 
-    alike(
-        f"rcp.{mode}.f32 %o0, %i0;", [F32_BITS], lambda x: exact("div", mode, "f32", 1.0, x), "f32"
-    )
-    alike(f"sqrt.{mode}.f32 %o0, %i0;", [F32_BITS], root, "f32")
+    alike(f"rcp.{mode}.f32", [F32_BITS], lambda x: exact("div", mode, "f32", 1.0, x), "f32")
+    alike(f"sqrt.{mode}.f32", [F32_BITS], root, "f32")
 
 
 def unit_interval(x):
@@ -624,9 +585,9 @@ def test_flush_and_saturate():
     columns = grid(F32_BITS, F32_BITS[::2])
     for name in ("mul", "add"):
         oracle = lambda a, b, n=name: flushed(exact(n, "rn", "f32", flushed(a), flushed(b)))
-        alike(f"{name}.ftz.f32 %o0, %i0, %i1;", columns, oracle, "f32")
+        alike(f"{name}.ftz.f32", columns, oracle, "f32")
     saturated = lambda a, b: unit_interval(exact("add", "rn", "f32", a, b))
-    alike("add.sat.f32 %o0, %i0, %i1;", columns, saturated, "f32")
+    alike("add.sat.f32", columns, saturated, "f32")
 
 
 def test_moves_keep_the_bits_of_nan():
@@ -668,7 +629,7 @@ def test_functions(name, function):
         if ".rn." in name
         else {"f16": 2.0**-9, "bf16": 2.0**-6, "f32": 1e-7, "f64": 2.0**-20}[type_]
     )
-    alike(f"{name} %o0, %i0;", [[encoded(v, type_) for v in values]], function, type_, tolerance)
+    alike(f"{name}", [[encoded(v, type_) for v in values]], function, type_, tolerance)
 
 
 # conversions
@@ -690,10 +651,10 @@ def test_float_to_integer(to, mode):
             math.copysign(2**99, x) if math.isinf(x) else INT_MODES[mode](Fraction(x)), bits, sign
         )
 
-    check(f"cvt.{mode}.{to}.f32 %o0, %i0;", [F32_BITS], 32, oracle, max(bits, 32))
+    check(f"cvt.{mode}.{to}.f32", [F32_BITS], 32, oracle, max(bits, 32))
     if bits >= 32:  # of a NaN that a 64-bit register holds, as an H100 does it
         of_nan = lambda a: 1 << (bits - 1)
-        check(f"cvt.{mode}.{to}.f64 %o0, %i0;", [[0x7FF8 << 48]], 64, of_nan, bits)
+        check(f"cvt.{mode}.{to}.f64", [[0x7FF8 << 48]], 64, of_nan, bits)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -715,18 +676,16 @@ def test_integer_to_float(source, mode):
         ]
     for to in ("f32", "f64"):
         oracle = lambda a, t=to: encoded(rounded(Fraction(read(a)), t, mode), t)
-        check(f"cvt.{mode}.{to}.{source} %o0, %i0;", [values], bits, oracle, size(to))
+        check(f"cvt.{mode}.{to}.{source}", [values], bits, oracle, size(to))
 
 
 @pytest.mark.parametrize("source", INTEGERS)
 @pytest.mark.parametrize("to", ["s8", "u8", "s16", "u32", "s64", "u64"])
 def test_integer_to_integer(source, to):
     bits, out, read, write = size(source), size(to), reader(source), reader(to)
-    check(
-        f"cvt.{to}.{source} %o0, %i0;", [WORDS[bits]], bits, lambda a: write(read(a)), max(out, 32)
-    )
+    check(f"cvt.{to}.{source}", [WORDS[bits]], bits, lambda a: write(read(a)), max(out, 32))
     stopped = lambda a: clamped(read(a), out, to[0] == "s")
-    check(f"cvt.sat.{to}.{source} %o0, %i0;", [WORDS[bits]], bits, stopped, max(out, 32))
+    check(f"cvt.sat.{to}.{source}", [WORDS[bits]], bits, stopped, max(out, 32))
 
 
 DOUBLES = [
@@ -761,15 +720,9 @@ def test_conversions_of_16_bits(name):
     values = F32_BITS + [bits32(v) for v in TIES] + [bits32(-v) for v in TIES]
     narrow = lambda a: encoded(rounded(f32(a), name), name)
     relu = lambda a: narrow(a) if math.isnan(f32(a)) or f32(a) > 0 else 0
-    check(f"cvt.rn.relu.{name}.f32 %o0, %i0;", [values], 32, relu, 16)
+    check(f"cvt.rn.relu.{name}.f32", [values], 32, relu, 16)
     columns = grid(values, values[::4])
-    check(
-        f"cvt.rn.{name}x2.f32 %o0, %i0, %i1;",
-        columns,
-        32,
-        lambda a, b: narrow(a) << 16 | narrow(b),
-        32,
-    )
+    check(f"cvt.rn.{name}x2.f32", columns, 32, lambda a, b: narrow(a) << 16 | narrow(b))
     every = np.arange(65536, dtype=np.uint16)
     (got,) = execute(f"cvt.f32.{name} %o0, %i0;", [every], [32])
     assert np.array_equal(
@@ -782,16 +735,16 @@ def test_conversions_of_f32_to_itself():
         return x if not math.isfinite(x) else math.copysign(float(round(Fraction(x))), x)
 
     values = F32_BITS + [bits32(v) for v in TIES]
-    alike("cvt.rni.f32.f32 %o0, %i0;", [values], whole, "f32")
-    alike("cvt.sat.f32.f32 %o0, %i0;", [values], unit_interval, "f32")
-    alike("cvt.rna.tf32.f32 %o0, %i0;", [values], lambda x: rounded(x, "tf32", "rna"), "f32")
+    alike("cvt.rni.f32.f32", [values], whole, "f32")
+    alike("cvt.sat.f32.f32", [values], unit_interval, "f32")
+    alike("cvt.rna.tf32.f32", [values], lambda x: rounded(x, "tf32", "rna"), "f32")
 
 
 def test_conversions_from_bytes():
     values, s8 = [0, 1, 0x7F, 0x80, 0xFF, 0x1234, 0xFF80], reader("s8")
-    check("cvt.s32.s8 %o0, %i0;", [values], 16, s8, 32)
-    check("cvt.u32.u8 %o0, %i0;", [values], 16, lambda a: a & 255, 32)
-    check("cvt.rn.f32.s8 %o0, %i0;", [values], 16, lambda a: bits32(float(s8(a))), 32)
+    check("cvt.s32.s8", [values], 16, s8, 32)
+    check("cvt.u32.u8", [values], 16, lambda a: a & 255, 32)
+    check("cvt.rn.f32.s8", [values], 16, lambda a: bits32(float(s8(a))), 32)
 
 
 @pytest.mark.parametrize(
@@ -833,19 +786,13 @@ def test_conversions_of_8_bit_floats(name, kind):
     check(f"{to}, %i1;", columns, 32, lambda a, b: byte(f32(a)) << 8 | byte(f32(b)), 16)
     check(f"{to}, %i0;", [[bits32(math.nan)]], 32, lambda a: 0x7F7F, 16)
     relu = lambda a, b: byte(max(0.0, f32(a))) << 8 | byte(max(0.0, f32(b)))
-    check(f"cvt.rn.satfinite.relu.{name}x2.f32 %o0, %i0, %i1;", columns, 32, relu, 16)
+    check(f"cvt.rn.satfinite.relu.{name}x2.f32", columns, 32, relu, 16)
     every = [b for b in range(256) if math.isfinite(float(np.uint8(b).view(kind)))]
     pairs = [a | b << 8 for a, b in zip(every, every[::-1], strict=True)]
     back = [half(a & 255) | half(a >> 8) << 16 for a in pairs]
+    check(f"cvt.rn.f16x2.{name}x2", [pairs], 16, dict(zip(pairs, back, strict=True)).get, 32)
     check(
-        f"cvt.rn.f16x2.{name}x2 %o0, %i0;", [pairs], 16, dict(zip(pairs, back, strict=True)).get, 32
-    )
-    check(
-        f"cvt.rn.satfinite.{name}x2.f16x2 %o0, %i0;",
-        [back],
-        32,
-        dict(zip(back, pairs, strict=True)).get,
-        16,
+        f"cvt.rn.satfinite.{name}x2.f16x2", [back], 32, dict(zip(back, pairs, strict=True)).get, 16
     )
 
 
@@ -911,21 +858,21 @@ def extreme(choose, with_nan=False):
 def test_signs_and_extremes_of_floats(name):
     values = [encoded(v, name) for v in FEW]
     both = grid(values, values)
-    alike(f"abs.{name} %o0, %i0;", [values], abs, name)
-    alike(f"neg.{name} %o0, %i0;", [values], lambda x: -x, name)
+    alike(f"abs.{name}", [values], abs, name)
+    alike(f"neg.{name}", [values], lambda x: -x, name)
     for opcode, choose in (("min", min), ("max", max)):
-        alike(f"{opcode}.{name} %o0, %i0, %i1;", both, extreme(choose), name)
+        alike(f"{opcode}.{name}", both, extreme(choose), name)
         if name != "f64":
-            alike(f"{opcode}.NaN.{name} %o0, %i0, %i1;", both, extreme(choose, True), name)
+            alike(f"{opcode}.NaN.{name}", both, extreme(choose, True), name)
             finite = grid(*[[v for v in values if not math.isnan(number(v, name))]] * 2)
             sign = lambda x, y, c=choose: (
                 c(abs(x), abs(y)) * math.copysign(1, x) * math.copysign(1, y)
             )
-            alike(f"{opcode}.xorsign.abs.{name} %o0, %i0, %i1;", finite, sign, name)
+            alike(f"{opcode}.xorsign.abs.{name}", finite, sign, name)
     if not name.endswith("16"):
         finite = grid([v for v in values if not math.isnan(number(v, name))], values)
         sign = lambda x, y: math.nan if math.isnan(y) else math.copysign(y, x)
-        alike(f"copysign.{name} %o0, %i0, %i1;", finite, sign, name)
+        alike(f"copysign.{name}", finite, sign, name)
 
 
 @pytest.mark.parametrize("name", ["f32", "f64"])
@@ -1017,9 +964,7 @@ def test_flush_and_saturate_in_conversions():
     ]:
         check(line, [tiny], 32, oracle, out)
     doubles = [encoded(x, "f64") for x in (2.0**-126, 2.0**-127, -(2.0**-140), 1.5, -3.0)]
-    check(
-        "cvt.rn.ftz.f32.f64 %o0, %i0;", [doubles], 64, lambda a: bits32(ftz(number(a, "f64"))), 32
-    )
+    check("cvt.rn.ftz.f32.f64", [doubles], 64, lambda a: bits32(ftz(number(a, "f64"))), 32)
     columns = grid(F32_BITS, F32_BITS[::4])
     less = lambda a, b: read(a) < read(b)
     check("setp.lt.ftz.f32 %p, %i0, %i1; selp.b32 %o0, 1, 0, %p;", columns, 32, less, 32)
@@ -1047,8 +992,11 @@ def test_combined_comparisons_of_pairs(name):
         line = f"setp.ne.u32 %p, %i2, 0; setp.lt.{combine}.{name}x2 %p|%q, %i0, %i1, %p; {select}"
         oracle = lambda a, b, c, o=operation: [o(int(h), c) for h in halves(a, b)]
         check(line, columns, 32, lambda a, b, c, f=oracle: tuple(f(a, b, c)), [32, 32])
+        line = f"setp.ne.u32 %p, %i2, 0; set.lt.{combine}.u32.{name}x2 %o0, %i0, %i1, %p;"
+        masks = lambda a, b, c, f=oracle: f(a, b, c)[0] * 0xFFFF | f(a, b, c)[1] * 0xFFFF0000
+        check(line, columns, 32, masks)
     mask = lambda a, b: sum(0xFFFF << 16 * n for n, h in enumerate(halves(a, b)) if h)
-    check(f"set.lt.u32.{name}x2 %o0, %i0, %i1;", columns[:2], 32, mask, 32)
+    check(f"set.lt.u32.{name}x2", columns[:2], 32, mask)
 
 
 # carries
@@ -1091,15 +1039,9 @@ def test_products_of_24_bits_and_dot_products():
     for kind, read in {"s": lambda x: signed(x, 24), "u": lambda x: x & 0xFFFFFF}.items():
         for part, shift in {"lo": 0, "hi": 16}.items():
             product = lambda a, b, c, r=read, n=shift: r(a) * r(b) >> n
-            check(
-                f"mul24.{part}.{kind}32 %o0, %i0, %i1;",
-                columns[:2],
-                [32] * 2,
-                lambda a, b, p=product: p(a, b, 0),
-                32,
-            )
+            check(f"mul24.{part}.{kind}32", columns[:2], 32, lambda a, b, p=product: p(a, b, 0))
             total = lambda a, b, c, p=product: p(a, b, c) + c
-            check(f"mad24.{part}.{kind}32 %o0, %i0, %i1, %i2;", columns, [32] * 3, total, 32)
+            check(f"mad24.{part}.{kind}32", columns, 32, total)
 
     def parts(x, bits, sign):
         fields = [x >> s & (1 << bits) - 1 for s in range(0, 32, bits)]
@@ -1110,7 +1052,7 @@ def test_products_of_24_bits_and_dot_products():
         dot = lambda a, b, c, s=s, t=t: (
             c + sum(x * y for x, y in zip(parts(a, 8, s), parts(b, 8, t), strict=True))
         )
-        check(f"dp4a.{a_type}.{b_type} %o0, %i0, %i1, %i2;", columns, [32] * 3, dot, 32)
+        check(f"dp4a.{a_type}.{b_type}", columns, 32, dot)
         for half, first in (("lo", 0), ("hi", 2)):
 
             def two(a, b, c, s=s, t=t, first=first):
@@ -1119,7 +1061,7 @@ def test_products_of_24_bits_and_dot_products():
                     for x, y in zip(parts(a, 16, s), parts(b, 8, t)[first : first + 2], strict=True)
                 )
 
-            check(f"dp2a.{half}.{a_type}.{b_type} %o0, %i0, %i1, %i2;", columns, [32] * 3, two, 32)
+            check(f"dp2a.{half}.{a_type}.{b_type}", columns, 32, two)
 
 
 def test_extension_from_a_position():
@@ -1130,20 +1072,8 @@ def test_extension_from_a_position():
         return signed(a, n) if sign and n else a & (1 << n) - 1
 
     for mode, wrap in (("wrap", True), ("clamp", False)):
-        check(
-            f"szext.{mode}.u32 %o0, %i0, %i1;",
-            columns,
-            [32] * 2,
-            lambda a, b, w=wrap: extend(a, b, False, w),
-            32,
-        )
-        check(
-            f"szext.{mode}.s32 %o0, %i0, %i1;",
-            columns,
-            [32] * 2,
-            lambda a, b, w=wrap: extend(a, b, True, w),
-            32,
-        )
+        check(f"szext.{mode}.u32", columns, 32, lambda a, b, w=wrap: extend(a, b, False, w))
+        check(f"szext.{mode}.s32", columns, 32, lambda a, b, w=wrap: extend(a, b, True, w))
 
 
 def test_pairs_of_integers():
@@ -1158,9 +1088,9 @@ def test_pairs_of_integers():
     for kind, sign in (("s", True), ("u", False)):
         for name, operation in {"add": lambda x, y: x + y, "min": min, "max": max}.items():
             oracle = lambda a, b, s=sign, o=operation: pairs(a, b, s, o)
-            check(f"{name}.{kind}16x2 %o0, %i0, %i1;", columns, [32] * 2, oracle, 32)
+            check(f"{name}.{kind}16x2", columns, 32, oracle)
     relu = lambda a, b: pairs(a, b, True, lambda x, y: max(x, y, 0))
-    check("max.relu.s16x2 %o0, %i0, %i1;", columns, [32] * 2, relu, 32)
+    check("max.relu.s16x2", columns, 32, relu)
 
 
 VIDEO = {
@@ -1178,36 +1108,16 @@ def test_video_instructions(kind, sign):
     read = lambda x, bits=32: signed(x, bits) if sign else x & (1 << bits) - 1
     for name, operation in VIDEO.items():
         plain = lambda a, b, o=operation: o(read(a), read(b))
-        check(f"{name}.{kind}.{kind}.{kind} %o0, %i0, %i1;", columns, [32] * 2, plain, 32)
+        check(f"{name}.{kind}.{kind}.{kind}", columns, 32, plain)
         sat = lambda a, b, o=operation: clamped(o(read(a), read(b)), 32, sign)
-        check(f"{name}.{kind}.{kind}.{kind}.sat %o0, %i0, %i1;", columns, [32] * 2, sat, 32)
+        check(f"{name}.{kind}.{kind}.{kind}.sat", columns, 32, sat)
         then = lambda a, b, o=operation: max(read(o(read(a), read(b)) & 0xFFFFFFFF), read(b))
         check(f"{name}.{kind}.{kind}.{kind}.max %o0, %i0, %i1, %i1;", columns, [32] * 2, then, 32)
     shifts = grid(WORDS[32], [0, 1, 5, 31, 32, 40])
-    check(
-        f"vshl.{kind}.{kind}.u32.clamp %o0, %i0, %i1;",
-        shifts,
-        [32] * 2,
-        lambda a, b: read(a) << min(b, 32),
-        32,
-    )
-    check(
-        f"vshr.{kind}.{kind}.u32.wrap %o0, %i0, %i1;",
-        shifts,
-        [32] * 2,
-        lambda a, b: read(a) >> (b & 31),
-        32,
-    )
-    check(
-        f"vshl.u32.u32.{kind}.wrap %o0, %i0, %i1;", shifts, [32] * 2, lambda a, b: a << (b & 31), 32
-    )
-    check(
-        f"vshr.u32.u32.{kind}.clamp %o0, %i0, %i1;",
-        shifts,
-        [32] * 2,
-        lambda a, b: a >> min(b, 32),
-        32,
-    )
+    check(f"vshl.{kind}.{kind}.u32.clamp", shifts, 32, lambda a, b: read(a) << min(b, 32))
+    check(f"vshr.{kind}.{kind}.u32.wrap", shifts, 32, lambda a, b: read(a) >> (b & 31))
+    check(f"vshl.u32.u32.{kind}.wrap", shifts, 32, lambda a, b: a << (b & 31))
+    check(f"vshr.u32.u32.{kind}.clamp", shifts, 32, lambda a, b: a >> min(b, 32))
 
 
 @pytest.mark.parametrize(("kind", "sign"), [("s32", True), ("u32", False)])

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from running import HEADER, fails
 
 import ptxsim
+from ptxsim.engine.device_memory import MAX_SPANS, OF_LAUNCH, DeviceMemory
 from ptxsim.instructions.memory import swaps
-
-HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
+from ptxsim.interface import Kernel
+from ptxsim.machine.memory import GLOBAL_BASE
+from ptxsim.ptx.parser import parse
 
 
 def run(
@@ -155,9 +158,8 @@ def test_float_atomics_and_cas():
         "red.global.add.f64 [%out+8], 0d3FE0000000000000;"
     )
     got = run(lines, data, np.zeros(4, np.float32))
-    assert (
-        got[0] == data.sum() and got.view(np.uint32)[1] == 6 and got[2:].view(np.float64)[0] == 16.0
-    )
+    assert got[0] == data.sum() and got.view(np.uint32)[1] == 6
+    assert got[2:].view(np.float64)[0] == 16.0
 
 
 def test_sums_of_halves_by_atomics():
@@ -242,7 +244,7 @@ def test_cp_async_group_that_is_not_waited_for():
         cp.async.ca.shared.global [%r0], [%x0], 4; cp.async.commit_group;
         cp.async.ca.shared.global [%r0+128], [%x0], 4; cp.async.commit_group;
         cp.async.wait_group 1; ld.shared.b32 %r1, [%r0]; ld.shared.b32 %r1, [%r0+128];"""
-    with pytest.raises(ptxsim.PtxsimError, match="read before the wait"):
+    with fails("read before the wait"):
         run(
             lines,
             np.zeros(64, np.uint32),
@@ -262,19 +264,16 @@ def test_a_source_size_of_zero_reads_nothing():
 
 
 def test_parameters_of_many_types():
-    text = (
-        HEADER
-        + """
+    text = f"""{HEADER}
         .visible .entry k(.param .u8 a, .param .s16 b, .param .f32 c, .param .f64 d, .param .align 8 .b8 e[16],
-                          .param .u64 out) {
+                          .param .u64 out) {{
         .reg .b32 %r<4>; .reg .b64 %x<4>; .reg .f32 %f; .reg .f64 %d;
         ld.param.u64 %x0, [out]; ld.param.u8 %r0, [a]; ld.param.s16 %r1, [b];
         ld.param.f32 %f, [c]; ld.param.f64 %d, [d];
-        ld.param.v2.b32 {%r2, %r3}, [e+8]; mov.b64 %x1, e; ld.param.b32 %x2, [%x1+4];
+        ld.param.v2.b32 {{%r2, %r3}}, [e+8]; mov.b64 %x1, e; ld.param.b32 %x2, [%x1+4];
         st.global.b32 [%x0], %r0; st.global.b32 [%x0+4], %r1; st.global.f32 [%x0+8], %f; st.global.b32 [%x0+12], %r2;
         st.global.f64 [%x0+16], %d; st.global.b32 [%x0+24], %r3; st.global.b32 [%x0+28], %x2;
-        ret; }"""
-    )
+        ret; }}"""
     out = ptxsim.Array(np.zeros(8, np.int32))
     ptxsim.load(text).launch(1, 32, [200, -5, 1.5, 2.25, np.array([1, 2, 3, 4], np.int32), out])
     got = out.numpy()
@@ -304,10 +303,256 @@ def test_base_registers_that_point_below_the_start(space):
 
 @pytest.mark.parametrize(("address", "where"), [(0, "in no allocation"), (2**63, "in no space")])
 def test_null_and_wild_pointers(address, where):
-    with pytest.raises(ptxsim.PtxsimError, match=where):
+    with fails(where):
         run(f"mov.b64 %x0, {address}; st.u32 [%x0], 1;", np.zeros(1), np.zeros(1))
 
 
 def test_memory_between_arrays_belongs_to_nobody():
-    with pytest.raises(ptxsim.PtxsimError, match="past the end of in"):
+    with fails("past the end of in"):
         run("st.global.u8 [%out+-1], 1;", np.zeros(4, np.uint8), np.zeros(4, np.uint8), threads=1)
+
+
+# No state space coincides with another: a pointer that is used in the wrong one is a fault that
+# says so
+
+
+HEAD = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u32 n) {
+    .reg .pred %p<8>; .reg .b32 %r<32>; .reg .b64 %d<16>;
+    .shared .align 16 .b8 s[512];
+    .local .align 16 .b8 a[64];
+    ld.param.u64 %d1, [out];
+    mov.u32 %r1, s;
+    mov.u64 %d2, s;
+    cvta.shared.u64 %d3, %d2;
+    mov.u64 %d4, a;
+    cvta.local.u64 %d5, %d4;
+    mov.u32 %r2, 9;
+    st.shared.u32 [s], %r2;
+    st.local.u32 [a], %r2;
+    st.global.u32 [%d1+4], %r2;
+"""
+CUT = "cvt.u32.u64 %r4, {};"
+WRONG = {
+    "generic shared, cut": (CUT.format("%d3") + "ld.shared.u32 %r3, [%r4];", "generic address of shared memory cut"),
+    "generic shared, whole": ("ld.shared.u32 %r3, [%d3];", "shared memory must stand"),
+    "generic local, cut": (CUT.format("%d5") + "ld.local.u32 %r3, [%r4];", "generic address of local memory cut to 32"),
+    "local as shared": (CUT.format("%d5") + "ld.shared.u32 %r3, [%r4];", "generic address of local memory cut to 32"),
+    "global, cut": (CUT.format("%d1") + "ld.shared.u32 %r3, [%r4];", "address of global memory cut to 32 bits"),
+    "shared as generic": ("ld.u32 %r3, [%d2];", "an offset in shared memory, not a generic address"),
+    "generic shared as global": ("ld.global.u32 %r3, [%d3];", "a generic address of shared memory"),
+    "generic local as global": ("st.global.u32 [%d5], %r2;", "a generic address of local memory"),
+    "store, too": (CUT.format("%d3") + "st.shared.u32 [%r4], %r2;", "cut to 32 bits: __cvta_generic_to_shared"),
+    "atomic": (CUT.format("%d3") + "red.shared.add.u32 [%r4], %r2;", "generic address of shared memory cut to 32"),
+}  # fmt: skip
+RIGHT = {
+    "generic": "ld.u32 %r3, [%d3];",
+    "back again": "cvta.to.shared.u64 %d6, %d3; cvt.u32.u64 %r4, %d6; ld.shared.u32 %r3, [%r4];",
+    "an offset": "ld.shared.u32 %r3, [%r1];",
+    "an offset in 64 bits": "ld.shared.u32 %r3, [%d2];",
+    "local": "ld.u32 %r3, [%d5];",
+    "local, back again": "cvta.to.local.u64 %d6, %d5; ld.local.u32 %r3, [%d6];",
+    "global": "cvta.global.u64 %d6, %d1; ld.u32 %r3, [%d6+4];",
+    "asked for": "isspacep.shared::cta %p1, %d3; selp.b32 %r3, 9, 0, %p1;",
+    "rank": "getctarank.u64 %r4, %d3; add.u32 %r3, %r4, 9;",
+}  # fmt: skip
+
+
+def launch(body):
+    out = ptxsim.Array(np.zeros(64, np.uint32), "out")
+    ptxsim.load(f"{HEAD}\n{body}\nst.global.u32 [%d1], %r3;\nret;\n}}\n").launch(1, 1, [out, 1])
+    return int(out.numpy()[0])
+
+
+@pytest.mark.parametrize(("body", "message"), WRONG.values(), ids=WRONG)
+def test_a_pointer_in_the_wrong_space_is_a_fault(body, message):
+    with pytest.raises(ptxsim.KernelFault, match=f"out-of-bounds .*{message}"):
+        launch(body)
+
+
+@pytest.mark.parametrize("body", RIGHT.values(), ids=RIGHT)
+def test_a_pointer_in_its_own_space_is_silent(body):
+    assert launch(body) == 9
+
+
+# Loops that retry a compare-and-swap: the threads of a word do at once what they stand for
+
+
+SOURCE = """
+template <class T> __device__ T as(unsigned long long bits);
+template <> __device__ double as(unsigned long long bits) { return __longlong_as_double(bits); }
+template <> __device__ long long as(unsigned long long bits) { return bits; }
+__device__ unsigned long long bits(double x) { return __double_as_longlong(x); }
+__device__ unsigned long long bits(long long x) { return x; }
+template <class T, class F> __device__ T until_swapped(T* to, F f) {
+    unsigned long long *p = reinterpret_cast<unsigned long long*>(to), old = *p, expected;
+    do {
+        expected = old;
+        old = atomicCAS(p, expected, bits(f(as<T>(expected))));
+    } while (old != expected);
+    return as<T>(old);
+}
+template <class T, class F> __device__ T while_(T* to, T value, F f) {
+    unsigned long long *p = reinterpret_cast<unsigned long long*>(to), old = *p, expected;
+    while (f(value, as<T>(old))) {
+        expected = old;
+        if ((old = atomicCAS(p, expected, bits(value))) == expected) break;
+    }
+    return as<T>(old);
+}
+#define KERNEL(name, T, call)                                      \\
+    extern "C" __global__ void name(T* to, const T* from, T* found) { \\
+        const int i = threadIdx.x + blockIdx.x * blockDim.x;       \\
+        const T value = from[i];                                   \\
+        found[i] = call;                                           \\
+    }
+KERNEL(add, double, until_swapped(to, [=](double old) { return old + value; }))
+KERNEL(add_whole, long long, until_swapped(to, [=](long long old) { return old + value; }))
+KERNEL(sub, double, until_swapped(to, [=](double old) { return old - value; }))
+KERNEL(mul, double, until_swapped(to, [=](double old) { return old * value; }))
+KERNEL(least, long long, while_(to, value, [](long long x, long long y) { return x < y; }))
+KERNEL(most, double, while_(to, value, [](double x, double y) { return x > y; }))
+KERNEL(other, double, until_swapped(to, [=](double old) { return 0.5 * old + value; }))
+KERNEL(after_all, double, until_swapped(to, [=](double old) { return value - old; }))
+"""
+UPDATES = {
+    "add": lambda old, v: old + v,
+    "add_whole": lambda old, v: old + v,
+    "sub": lambda old, v: old - v,
+    "mul": lambda old, v: old * v,
+    "least": min,
+    "most": max,
+    # These are done one after the other.
+    "other": lambda old, v: 0.5 * old + v,
+    "after_all": lambda old, v: v - old,
+}
+
+
+@pytest.mark.parametrize("name", UPDATES)
+def test_threads_that_retry_come_one_after_the_other(built, name):
+    kernel = ptxsim.load(built(SOURCE), name)
+    dtype = np.int64 if name in ("add_whole", "least") else np.float64
+    values = (np.arange(96) * 7 % 97 / 64 + 1).astype(dtype)
+    # Each thread changes what those before it left.
+    expected = [dtype(3 if name == "least" else 1)]
+    for value in values:
+        expected.append(dtype(UPDATES[name](expected[-1], value)))
+    to = ptxsim.Array(np.array(expected[:1]), "to")
+    found = ptxsim.Array(np.zeros(96, dtype), "found")
+    done = kernel.launch(3, 32, [to, ptxsim.Array(values, "from"), found])
+    assert to.numpy()[0] == expected[-1]
+    assert (found.numpy() == np.array(expected[:-1])).all()
+    assert (done.steps < 100) == (name not in ("other", "after_all"))
+
+
+# Device memory that outlives launches: what is written in it, freed, and out of bounds
+
+
+PTX = """
+.version 8.0
+.target sm_90
+.address_size 64
+.global .align 4 .u32 added = 5;
+.global .align 8 .u64 there = added;
+.visible .entry copy(.param .u64 to, .param .u64 from, .param .u32 n) {
+    .reg .b32 %r<4>; .reg .b64 %d<5>; .reg .pred %p;
+    ld.param.u64 %d1, [to]; ld.param.u64 %d2, [from]; ld.param.u32 %r1, [n];
+    mov.u32 %r2, %tid.x;
+    setp.ge.u32 %p, %r2, %r1;
+    @%p bra end;
+    mul.wide.u32 %d3, %r2, 4;
+    add.s64 %d1, %d1, %d3;
+    add.s64 %d2, %d2, %d3;
+    ld.global.u32 %r3, [%d2];
+    ld.global.u64 %d4, [there];
+    ld.global.u32 %r1, [%d4];
+    add.u32 %r3, %r3, %r1;
+    st.global.u32 [%d1], %r3;
+end:
+    ret;
+}
+"""
+START = GLOBAL_BASE + OF_LAUNCH
+
+
+@pytest.fixture
+def memory():
+    return DeviceMemory(np.zeros(OF_LAUNCH + (1 << 20), np.uint8))
+
+
+@pytest.fixture
+def copy(memory):
+    """A function: to, from and count to a launch."""
+    module = parse(PTX)
+    kernel = Kernel(module, "copy", memory=memory)
+    addresses = {"added": START, "there": START + 4096}
+    for name, address in addresses.items():
+        memory.allocated(address, module.variables[name].size, name)
+    memory.place(module, module.variables.values(), addresses)
+
+    def launch(to: int, source: int, n: int = 32) -> None:
+        memory.finish()
+        args = [to.to_bytes(8, "little"), source.to_bytes(8, "little"), n.to_bytes(4, "little")]
+        kernel.launch(1, 32, args)
+
+    return launch
+
+
+def test_launches_see_what_earlier_ones_wrote(memory, copy):
+    a, b, c = (START + 4096 * n for n in (2, 3, 4))
+    for address in (a, b, c):
+        memory.allocated(address, 128, "buffer")
+    memory.write(a, np.arange(32, dtype=np.uint32))
+    memory.written(a, 128)
+    copy(b, a)
+    copy(c, b)
+    assert (memory.read(c, 128).view(np.uint32) == np.arange(32) + 10).all()
+    memory.write(START, np.array([100], np.uint32))  # a variable is where its initialiser put it
+    copy(c, a, 1)
+    assert memory.read(c, 4).view(np.uint32)[0] == 100
+
+
+def test_what_nobody_wrote(memory, copy):
+    a, b = START + 8192, START + 12288
+    memory.allocated(a, 128, "source")
+    memory.allocated(b, 128, "target")
+    with fails(r"read of global memory that nobody wrote .* 0 bytes into source"):
+        copy(b, a)
+    memory.written(a, 64)
+    with fails(r"nobody wrote .* 64 bytes into source"):
+        copy(b, a)
+    copy(b, a, 16)
+    with fails(r"nobody wrote .* 64 bytes into target"):
+        copy(a, b)  # the launch before wrote half of it
+    memory.written(b, 4, pitch=8, rows=16)
+    assert memory._unwritten[b] == [(b + at, b + at + 4) for at in range(68, 128, 8)]
+    memory.written(b, 1, pitch=1, rows=128)
+    copy(a, b)
+    memory.allocated(START + 16384, 65536 * 4, "large")
+    memory.written(START + 16384, 1, pitch=2, rows=MAX_SPANS + 1)
+    assert START + 16384 not in memory._unwritten  # too many pieces to keep
+
+
+def test_memory_is_named_by_who_has_it_now(memory):
+    at = START + (16 << 10) - GLOBAL_BASE
+    memory.allocated(GLOBAL_BASE + at, 512, "first")
+    memory.release(GLOBAL_BASE + at)
+    memory.allocated(GLOBAL_BASE + at, 256, "second")
+    memory.finish()
+    assert memory.nearest(at + 4) == "4 bytes into second"
+    assert memory.nearest(at + 260) == "260 bytes into first, which was freed"
+
+
+def test_memory_of_a_launch(memory):
+    memory.allocated(START, 128, "buffer")
+    address = memory.allocate(100, "its own")
+    memory.finish()
+    assert GLOBAL_BASE < address < START and [a.name for a in memory.allocations] == [
+        "its own",
+        "buffer",
+    ]
+    with fails("no room for"):
+        memory.allocate(OF_LAUNCH, "too much")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from running import HEADER, fails
 
 import ptxsim
 from ptxsim.count import wavefronts
@@ -77,7 +78,6 @@ def test_counts_are_the_same_by_rule_and_by_cubin(built, entry):
     assert totals[0] == totals[1]
 
 
-HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 ENTRY = """.visible .entry {name}(.param .u64 out) {{
 .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<64>; .shared .align 16 .b8 s[8192];
 mov.u32 %r1, %tid.x; mov.u32 %r4, s; mad.lo.s32 %r3, %r1, 32, %r4;
@@ -185,7 +185,7 @@ def test_loads_that_merge_across_iterations_are_counted_as_in_the_cubin(
     ptx, cubin, function = unrolled(tmp_path, "mov.u32 %r5, %r3;", "", words, iterations)
     assert sum(i.name == "LDS" for i in function.instructions) == loads
     assert [counted(ptx, given)[LD] for given in (None, cubin)] == [by_rule, loads]
-    by_block, data = ptxsim.Counters(by_block=3), [ptxsim.Array(np.zeros(96, np.float32))]
+    by_block, data = ptxsim.Counters(by_block=True), [ptxsim.Array(np.zeros(96, np.float32))]
     kernel = ptxsim.load(ptx, cubin=cubin)
     kernel.launch(3, 32, data, observers=[by_block], checks=False, blocks=[0, 1, 2])
     alone = ptxsim.Counters()
@@ -265,5 +265,5 @@ def test_a_cubin_of_other_ptx_is_refused(built):
     changed = cubin.with_name("renamed.ptx")
     changed.write_text("//\n//\n" + text)
     other = assemble(changed, re.search(r"\.target (\w+)", text)[1])
-    with pytest.raises(PtxError, match="made from other PTX"):
+    with fails("made from other PTX", PtxError):
         ptxsim.Kernel(module, "all_four", other)

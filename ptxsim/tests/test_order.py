@@ -111,9 +111,8 @@ def test_wrong_forms_are_reported_and_right_ones_are_not(faults, name, form, lan
 def test_a_texture_does_not_see_what_the_launch_writes(faults, form):
     given = numbers(96)
     found = faults("fetched", 1, 96, [numbers(96), given, ptxsim.Texture(given, 1), form])
-    assert len(found) == (form > 0) and all(
-        "reads through the read-only cache (a texture) what" in f for f in found
-    )
+    assert len(found) == (form > 0)
+    assert all("reads through the read-only cache (a texture) what" in f for f in found)
 
 
 def handed_over(faults, flag=0, writer=0, form=0, lanes=16_384):
@@ -147,12 +146,8 @@ def test_a_count_that_is_there_from_before_ends_a_wait_too_early(faults, count, 
     times.
     """
     blocks = 4 if count >= 0 else 7
-    args = [
-        numbers(256),
-        numbers(256),
-        ptxsim.Array(np.array([0 if count < 0 else count], np.int32)),
-        0,
-    ]
+    flag = ptxsim.Array(np.array([max(0, count)], np.int32))
+    args = [numbers(256), numbers(256), flag, 0]
     found = faults("count_up", blocks, 32, args)
     assert bool(found) == wrong and all(re.search(ACROSS, fault) for fault in found)
 
@@ -186,14 +181,11 @@ A: ld.acquire.cta.global.u32 %v, [%f]; setp.ne.u32 %p, %v, 7; @%p bra A;
     assert bool(done.faults) == (order == "relaxed")
 
 
-LOCKS = (
-    HEADER
-    + """.visible .entry k(.param .u64 data, .param .u64 locks) {{
+LOCKS = """.visible .entry k(.param .u64 data, .param .u64 locks) {{
 .reg .b64 %d, %l; .reg .b32 %t, %v; .reg .pred %p; ld.param.u64 %d, [data]; ld.param.u64 %l, [locks];
 mov.u32 %t, %tid.x; {which} mad.wide.u32 %d, %t, 4, %d; mad.wide.u32 %l, %t, 4, %l;
 AGAIN: atom.acquire.gpu.global.cas.b32 %v, [%l], 0, 1; setp.ne.u32 %p, %v, 0; @%p bra AGAIN;
 ld.global.u32 %v, [%d]; add.u32 %v, %v, 1; st.global.u32 [%d], %v; {free} }}"""
-)
 
 
 @pytest.mark.parametrize("lanes", [32, 16_384])
@@ -211,7 +203,7 @@ ld.global.u32 %v, [%d]; add.u32 %v, %v, 1; st.global.u32 [%d], %v; {free} }}"""
 def test_a_lock_of_each_lane_or_of_several(free, right, which, lanes):
     """Two blocks of 16 threads count under locks: one for each thread of both, for 8, or for all."""
     data, locks = numbers(32), numbers(32)
-    kernel = ptxsim.load(LOCKS.format(which=which, free=free))
+    kernel = ptxsim.load(HEADER + LOCKS.format(which=which, free=free))
     limits = ptxsim.Limits(lanes=lanes)
     done = kernel.launch(2, 16, [data, locks], stop_at_first=False, limits=limits)
     assert (not done.faults) == right, done.faults
@@ -342,26 +334,19 @@ def test_a_change_of_a_tensor_map_and_its_fences(left, taken, lacks, block, user
 
 
 def test_a_shuffle_from_outside_of_its_mask_is_noted(faults):
-    assert (
-        faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 0]) == []
-        and faults.notes == ()
-    )
+    assert faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 0]) == []
+    assert faults.notes == ()
     assert faults("shuffle", 1, 32, [numbers(32), numbers(1), numbers(1), 1]) == []
-    (note,) = faults.notes
-    assert re.search(
-        r"thread \(8, 0, 0\): a shuffle takes the value of lane 16, which is outside of its mask 0x0000ffff",
-        note,
-    )
+    outside = r"the value of lane 16, which is outside of its mask 0x0000ffff"
+    assert re.search(rf"thread \(8, 0, 0\): a shuffle takes {outside}", *faults.notes)
 
 
 @pytest.mark.parametrize("threads", [96, 64, 40])
 def test_exited_threads_are_noted_at_a_barrier(faults, threads):
     assert faults("exited", 2, 96, [numbers(96), numbers(96), numbers(1), threads]) == []
     assert len(faults.notes) == (threads < 96)
-    assert all(
-        re.search(r"threads of the block, as .*, have exited before this barrier", note)
-        for note in faults.notes
-    )
+    exited = r"threads of the block, as .*, have exited before this barrier"
+    assert all(re.search(exited, note) for note in faults.notes)
 
 
 def test_what_a_block_has_left(faults, monkeypatch):
@@ -372,9 +357,8 @@ def test_what_a_block_has_left(faults, monkeypatch):
     assert faults("left", 2, 32, [*args, 1]) == []
     assert re.search(r"a block of the cluster, \(1, 0, 0\), has ended before this", *faults.notes)
     (fault,) = faults("left", 2, 32, [*args, 2])
-    assert re.search(
-        r"deadlock.*the grid's barrier waits for block \(1, 0, 0\), too, .* ended", fault
-    )
+    waits = r"deadlock.*the grid's barrier waits for block \(1, 0, 0\), too, .* ended"
+    assert re.search(waits, fault)
     (fault,) = faults("left", 2, 32, [*args, 2], cooperative=False)
     assert "trap: grid.sync() in an ordinary launch" in fault
 
@@ -414,28 +398,26 @@ ld.global.u32 %v, [%d]; exit;
 def test_a_release_orders_within_its_scope_until_another_store(left, taken, between, right):
     awaited = "2" if between else "1"
     text = SCOPES.replace("{left}", left).replace("{taken}", taken).replace("{between}", between)
-    done = ptxsim.load(text.replace("{awaited}", awaited)).launch(
-        3, 32, [numbers(1), numbers(1)], stop_at_first=False
-    )
-    assert (not done.faults) == right and all(
-        re.search(ACROSS, str(fault)) for fault in done.faults
-    )
+    kernel = ptxsim.load(text.replace("{awaited}", awaited))
+    done = kernel.launch(3, 32, [numbers(1), numbers(1)], stop_at_first=False)
+    assert (not done.faults) == right
+    assert all(re.search(ACROSS, str(fault)) for fault in done.faults)
 
 
-RED = "red.relaxed.{}.global.add.u32 [%d], 1;"
-RED_CTA, RED_GPU, RED_SYS = (RED.format(scope) for scope in ("cta", "gpu", "sys"))
+def added(scope: str) -> str:
+    return f"red.relaxed.{scope}.global.add.u32 [%d], 1;"
 
 
 @pytest.mark.parametrize("lanes", [32, 16_384])
 @pytest.mark.parametrize(
     ("first", "second", "blocks", "right"),
     [
-        (RED_CTA, RED_GPU, 2, False),
-        (RED_GPU, RED_CTA, 2, False),
-        (RED_GPU, RED_CTA, 3, False),
-        ("ld.relaxed.cta.global.u32 %v, [%d];", RED_GPU, 2, False),
-        (RED_GPU, RED_SYS, 3, True),
-        (RED_CTA, "", 3, True),
+        (added("cta"), added("gpu"), 2, False),
+        (added("gpu"), added("cta"), 2, False),
+        (added("gpu"), added("cta"), 3, False),
+        ("ld.relaxed.cta.global.u32 %v, [%d];", added("gpu"), 2, False),
+        (added("gpu"), added("sys"), 3, True),
+        (added("cta"), "", 3, True),
     ],
 )
 def test_atomics_of_block_scope_race_with_other_blocks(first, second, blocks, right, lanes):
@@ -444,31 +426,24 @@ def test_atomics_of_block_scope_race_with_other_blocks(first, second, blocks, ri
     assert all("one of the two is of block scope" in fault for fault in found)
 
 
-IN_CLUSTERS = (
-    HEADER
-    + """.visible .entry k(.param .u64 data, .param .u64 flag) .explicitcluster .reqnctapercluster 2, 2, 1 {
+IN_CLUSTERS = f"""{HEADER}.visible .entry k(.param .u64 data, .param .u64 flag) .explicitcluster
+.reqnctapercluster 2, 2, 1 {{
 .reg .b64 %d, %f; .reg .b32 %b, %c, %v; .reg .pred %p; ld.param.u64 %d, [data]; ld.param.u64 %f, [flag];
 mov.u32 %b, %tid.x; setp.ne.u32 %p, %b, 0; @%p exit; mov.u32 %b, %ctaid.x; mov.u32 %c, %ctaid.y;
 mad.lo.u32 %b, %c, 8, %b; setp.eq.u32 %p, %b, 0; @%p bra FIRST; setp.ne.u32 %p, %b, READER; @%p exit;
-SECOND exit; FIRST: WRITE exit; }"""
-)
+SECOND exit; FIRST: WRITE exit; }}"""
 STORE = "st.global.u32 [%d], 7;"
+RAISE = "st.relaxed.gpu.global.u32 [%f], 1;"
 WAIT = "A: ld.{}.global.u32 %v, [%f]; setp.eq.u32 %p, %v, 0; @%p bra A; {} ld.global.u32 %v, [%d];"
 CLUSTER_CASES = {
     "release": (f"{STORE} st.release.cluster.global.u32 [%f], 1;", WAIT.format("acquire.gpu", "")),
     "acquire": (f"{STORE} st.release.gpu.global.u32 [%f], 1;", WAIT.format("acquire.cluster", "")),
-    "fence before": (
-        f"{STORE} fence.acq_rel.cluster; st.relaxed.gpu.global.u32 [%f], 1;",
-        WAIT.format("acquire.gpu", ""),
-    ),
+    "fence before": (f"{STORE} fence.acq_rel.cluster; {RAISE}", WAIT.format("acquire.gpu", "")),
     "fence after": (
-        f"{STORE} fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%f], 1;",
+        f"{STORE} fence.acq_rel.gpu; {RAISE}",
         WAIT.format("relaxed.gpu", "fence.acq_rel.cluster;"),
     ),
-    "atomics": (
-        "red.relaxed.cluster.global.add.u32 [%d], 1;",
-        "red.relaxed.gpu.global.add.u32 [%d], 1;",
-    ),
+    "atomics": (added("cluster"), added("gpu")),
     "read": ("ld.relaxed.cluster.global.u32 %v, [%d];", "st.relaxed.gpu.global.u32 [%d], 1;"),
 }
 
@@ -598,24 +573,21 @@ def test_a_wait_for_one_mbarrier_is_none_for_another(copies, awaited, read, righ
     def each(text):
         return "".join(text.format(i=i, at=8 * i, to=16 * i) for i in range(copies))
 
-    text = (
-        HEADER
-        + f""".visible .entry k(.param .u64 from) {{
+    text = f"""{HEADER}.visible .entry k(.param .u64 from) {{
 .reg .b64 %x; .reg .b32 %t, %v; .reg .pred %p, %q; .shared .align 16 .b8 s[512]; .shared .align 8 .b8 m[256];
 ld.param.u64 %x, [from]; mov.u32 %t, %tid.x; setp.ne.u32 %p, %t, 0; @%p bra MADE;
 {each("mbarrier.init.shared.b64 [m+{at}], 1;")} fence.mbarrier_init.release.cluster;
 {
-            each('''mbarrier.arrive.expect_tx.shared.b64 _, [m+{at}], 16;
+        each('''mbarrier.arrive.expect_tx.shared.b64 _, [m+{at}], 16;
 cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [s+{to}], [%x], 16, [m+{at}];''')
-        }
+    }
 MADE: bar.sync 0; setp.ge.u32 %p, %t, 32; @%p bra OTHERS;
 {
-            each("W{i}: mbarrier.try_wait.parity.shared.b64 %q, [m+{at}], 0; @!%q bra W{i};")
-        } bar.sync 1; exit;
+        each("W{i}: mbarrier.try_wait.parity.shared.b64 %q, [m+{at}], 0; @!%q bra W{i};")
+    } bar.sync 1; exit;
 OTHERS: mbarrier.try_wait.parity.shared.b64 %q, [m+{8 * awaited}], 0; @!%q bra OTHERS;
 ld.shared.u32 %v, [s+{16 * read}]; bar.sync 1; exit;
 }}"""
-    )
     found = ptxsim.load(text).launch(1, 64, [numbers(4)], stop_at_first=False).faults
     assert right == (not found) and all(
         "reads what a bulk copy writes at" in str(fault) for fault in found
@@ -628,9 +600,7 @@ def test_another_block_may_hand_on_what_a_warp_did_in_shared_memory(right):
     that.
     """
     wait = "A: ld.acquire.gpu.global.u32 %v, [%f]; setp.eq.u32 %p, %v, 0; @%p bra A;"
-    text = (
-        HEADER
-        + f""".visible .entry k(.param .u64 flags) {{
+    text = f"""{HEADER}.visible .entry k(.param .u64 flags) {{
 .reg .b64 %f; .reg .b32 %b, %t, %v; .reg .pred %p; .shared .align 4 .b8 s[4];
 ld.param.u64 %f, [flags]; mov.u32 %b, %ctaid.x; mov.u32 %t, %tid.x;
 rem.u32 %v, %t, 32; setp.ne.u32 %p, %v, 0; @%p exit; setp.eq.u32 %p, %b, 1; @%p bra OTHER;
@@ -641,6 +611,5 @@ ld.shared.u32 %v, [s]; exit;
 OTHER: setp.eq.u32 %p, %t, 32; @%p exit; {wait if right else ""}
 st.release.gpu.global.u32 [%f+4], 1; exit;
 }}"""
-    )
     found = ptxsim.load(text).launch(2, 64, [numbers(2)], stop_at_first=False).faults
     assert right == (not found) and all(re.search(WITHIN, str(fault)) for fault in found), found

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import ptxsim
+from ptxsim.ptx.demangle import demangle, matching, split
 from ptxsim.ptx.parser import parse
 from ptxsim.ptx.syntax import Immediate, Symbol
 
@@ -32,44 +33,32 @@ def refused(text: str, entry: str | None = None) -> str:
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "not PTX: the text is empty"),
-        ("hello world\n", "PTX line 1: unexpected 'hello' at module level"),
-        (
-            ".version 42.0\n.target sm_90\n",
-            "PTX line 1: PTX version 42.0 is not known (known: 6.x to 9.x)",
+    ("message", "text"),
+    {
+        "not PTX: the text is empty": "",
+        "PTX line 1: unexpected 'hello' at module level": "hello world\n",
+        "PTX line 1: PTX version 42.0 is not known (known: 6.x to 9.x)": ".version 42.0\n.target sm_90\n",
+        "not PTX: no .version directive": ".target sm_90\n",
+        "not PTX: no .target directive": ".version 9.0\n",
+        "the PTX has no entry (.entry with a body)": HEADER,
+        "PTX line 2: no .target directive before .visible": ".version 9.0\n.visible .entry k() { ret; }\n",
+        "PTX line 7: the text ends in the middle of a statement": HEADER
+        + ".visible .entry k() {\nret;\n",
+        "parameter %a is a register; those of an .entry are": HEADER
+        + ".visible .entry k(.reg .b32 %a) {\nret;\n}\n",
+        "PTX line 9: expected ';', found 'ret'": entry("add.s32 %r1, %r2"),
+        "PTX line 8: register %r9 is not declared": entry("add.s32 %r1, %r9, 1;"),
+        "PTX line 8: no label nowhere": entry("bra nowhere;"),
+        "PTX line 8: %r1 is not a predicate register": entry("@%r1 bra x;"),
+        "PTX line 8: instruction frobnicate.b32 is not known": entry("frobnicate.b32 %r1, %r2;"),
+        "PTX line 8: modifier .strange of add.strange.s32 is not supported": entry(
+            "add.strange.s32 %r1, %r2, 1;"
         ),
-        (".target sm_90\n", "not PTX: no .version directive"),
-        (".version 9.0\n", "not PTX: no .target directive"),
-        (HEADER, "the PTX has no entry (.entry with a body)"),
-        (
-            ".version 9.0\n.visible .entry k() { ret; }\n",
-            "PTX line 2: no .target directive before .visible",
+        "multimem.ld_reduce.global.add.f32 is not known": entry(
+            "multimem.ld_reduce.global.add.f32 %f1, [%rd1];"
         ),
-        (
-            HEADER + ".visible .entry k() {\nret;\n",
-            "PTX line 7: the text ends in the middle of a statement",
-        ),
-        (
-            HEADER + ".visible .entry k(.reg .b32 %a) {\nret;\n}\n",
-            "parameter %a is a register; those of an .entry are",
-        ),
-        (entry("add.s32 %r1, %r2"), "PTX line 9: expected ';', found 'ret'"),
-        (entry("add.s32 %r1, %r9, 1;"), "PTX line 8: register %r9 is not declared"),
-        (entry("bra nowhere;"), "PTX line 8: no label nowhere"),
-        (entry("@%r1 bra x;"), "PTX line 8: %r1 is not a predicate register"),
-        (entry("frobnicate.b32 %r1, %r2;"), "PTX line 8: instruction frobnicate.b32 is not known"),
-        (
-            entry("add.strange.s32 %r1, %r2, 1;"),
-            "PTX line 8: modifier .strange of add.strange.s32 is not supported",
-        ),
-        (
-            entry("multimem.ld_reduce.global.add.f32 %f1, [%rd1];"),
-            "multimem.ld_reduce.global.add.f32 is not known",
-        ),
-        (entry("mov.u32 %r1, ` ;"), "PTX line 8: unexpected character '`'"),
-    ],
+        "PTX line 8: unexpected character '`'": entry("mov.u32 %r1, ` ;"),
+    }.items(),
 )
 def test_one_clear_line(text, message):
     assert message in refused(text)
@@ -143,7 +132,7 @@ def test_declarations():
     assert v["pointers"].initial == [Symbol("text"), Symbol("text", 2)]
     assert v["plain"].initial == [Immediate(7)]
     assert module.functions["k"].attributes == {"reqntid": (32, 1, 1), "maxnreg": (40,)}
-    assert module.version == (9, 0) and module.target == "sm_90a" and module.pragmas == ["nounroll"]
+    assert module.version == (9, 0) and module.target == "sm_90a"
 
 
 def test_inlined_locations():
@@ -158,12 +147,78 @@ def test_inlined_locations():
 def test_scopes_have_their_own_names():
     lines = "{ .reg .b32 t; mov.u32 t, 1; { .reg .b32 t; mov.u32 t, 2; } mov.u32 %r1, t; L: bra M; M: }\n{ L: bra L; }"
     code = parse(entry(lines)).functions["k"].code
-    assert (
-        code[0].operands[0] is code[2].operands[1]
-        and code[1].operands[0] is not code[0].operands[0]
-    )
+    assert code[0].operands[0] is code[2].operands[1]
+    assert code[1].operands[0] is not code[0].operands[0]
 
 
 def test_reading_goes_on_where_optional_parts_are_missing():
     text = ".version 8.5\n.target sm_80, debug\n.entry k { ret; }\n"
     ptxsim.load(text).launch(1, 32, [])
+
+
+# Names of kernels as their source has them: compared with the system's demangler
+
+
+# as nvcc 13.0 mangles them, with what they are
+NAMES = {
+    "plain": "plain",
+    "_Z4statPi": "stat(int*)",
+    "_Z14sgemmVectorizeILi128ELin64ELi8EEviifPKfPfS2_": "sgemmVectorize<128, -64, 8>"
+    "(int, int, float, float const*, float*, float*)",
+    "_Z1gIfLb1ELj7ELln9EEvPT_RKS0_N1a1b1VIS0_Li4EEEPS7_PVi": "g<float, true, 7, -9>"
+    "(float*, float const&, a::b::V<float, 4>, a::b::V<float, 4>*, int volatile*)",
+    "_Z1gI6__halfLb0ELj0ELl9EEvPT_RKS1_N1a1b1VIS1_Li4EEEPS8_PVi": "g<__half, false, 0, 9>"
+    "(__half*, __half const&, a::b::V<__half, 4>, a::b::V<__half, 4>*, int volatile*)",
+    "_Z4packIJifPKcEEvDpT_": "pack<int, float, char const*>(int, float, char const*)",
+    "_Z4packIJEEvDpT_": "pack<>()",
+    "_Z4modeILN1a1b4ModeE1ELan3EEvPFffiERA4_fP6__half": "mode<(a::b::Mode)1, -3>"
+    "(float (*)(float, int), float (&)[4], __half*)",
+    "_Z2ttIN1a1b1VEdEvT_IT0_Li3EEPS3_IS4_Li2EE": "tt<a::b::V, double>(a::b::V<double, 3>, a::b::V<double, 2>*)",
+    "_Z2fpIXadL_Z2sqfEEEvPf": "fp<&sq>(float*)",
+    "_Z2inIfEvN1S2InIT_EE": "in<float>(S::In<float>)",
+    "_Z5applyIZ4hostvEUlfE_EvT_Pf": "apply<host()::{lambda(float)#1}>(host()::{lambda(float)#1}, float*)",
+    "_ZN1a5innerI5uint4EEvT_NS_1b1FEPKS4_": "a::inner<uint4>(uint4, a::b::F, a::b::F const*)",
+    "_ZN55_GLOBAL__N__0f8bd1bb_4_m_cu_12345678_1234567_12345678904anonEPi": "(anonymous namespace)::anon(int*)",
+    "_ZSt4swapIiEvRT_S1_": "std::swap<int>(int&, int&)",
+}
+# cut off, or with what is not covered: they stay as they are
+OTHERS = ["_Z", "_Z5tiled", "_Z5tiledILi128", "_Z1fS5_", "_Z1fT9_", "_Z99f", "_ZN1aE_", "_Z1fIi"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names(name):
+    assert demangle(name) == NAMES[name]
+    assert NAMES[name].startswith(split(name)[0])
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_what_is_not_understood_stays(name):
+    assert demangle(name) in (name, "tiled")
+
+
+def test_no_cut_or_change_makes_an_error():
+    for name in NAMES:
+        for at in range(len(name)):
+            demangle(name[:at])
+            demangle(name[:at] + "I" + name[at:])
+            demangle(name[:at] + "E" + name[at + 1 :])
+
+
+def test_which_entries_a_text_means():
+    names = [name for name in NAMES if "1gI" not in name]
+    sgemm = names[2]
+    for text in (
+        sgemm,
+        "sgemmVectorize<128,-64,8>",
+        "-64",
+        "sgemmVectorize<(int)128, -64, 8>",
+        "Vect",
+    ):
+        assert matching(names, text) == [sgemm], text
+    assert matching(names, "stat(int*)") == matching(names, "stat") == ["_Z4statPi"]
+    assert len(matching(names, "pack")) == 2 and matching(names, "pack<>") == ["_Z4packIJEEvDpT_"]
+    assert matching(names, "inner") == ["_ZN1a5innerI5uint4EEvT_NS_1b1FEPKS4_"]
+    assert matching(NAMES, "g<__half,false,0u,9l>") == [
+        "_Z1gI6__halfLb0ELj0ELl9EEvPT_RKS1_N1a1b1VIS1_Li4EEEPS8_PVi"
+    ]
+    assert matching(names, "nothing") == []

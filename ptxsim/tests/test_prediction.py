@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from running import fails
 
 import ptxsim
 from ptxsim.cli import main
@@ -183,37 +184,28 @@ ROUND = "add.u32 %r2, %r2, 1; setp.lt.u32 %q0, %r2, {}; @%q0 bra L;"
 
 @pytest.mark.parametrize(
     ("lines", "found"),
-    [
-        ("L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"), [2]),
-        ("shr.u32 %r6, %r0, 3; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r6"), [2]),
+    {
+        "L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"): [2],
+        "shr.u32 %r6, %r0, 3; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r6"): [2],
         # by threads of a block, each with its own part
-        ("mov.u32 %r2, %r4; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"), [2]),
-        ("L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0") + " st.global.u32 [%y2], %r1;", [2]),
+        "mov.u32 %r2, %r4; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"): [2],
+        "L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0") + " st.global.u32 [%y2], %r1;": [2],
         # no loop; a stride; what is stored; by block; out of memory
-        ("setp.lt.u32 %q0, %r2, %r0; @%q0 bra L; ld.global.u32 %r5, [%y2]; L:", []),
-        (
-            "L: mad.wide.u32 %y3, %r0, %r2, %y2; ld.global.u32 %r5, [%y3]; " + ROUND.format("%r0"),
-            [],
-        ),
-        ("L: st.global.u32 [%y2], %r0; " + ROUND.format("%r0"), []),
+        "setp.lt.u32 %q0, %r2, %r0; @%q0 bra L; ld.global.u32 %r5, [%y2]; L:": [],
+        "L: mad.wide.u32 %y3, %r0, %r2, %y2; ld.global.u32 %r5, [%y3]; " + ROUND.format("%r0"): [],
+        "L: st.global.u32 [%y2], %r0; " + ROUND.format("%r0"): [],
         # an address, and the size, of a copy
-        (
-            "mad.wide.u32 %y3, %r0, 4, %y2; L: cp.async.ca.shared.global [%r7], [%y3], 4; "
-            + ROUND.format("%r0"),
-            [],
-        ),
-        ("L: cp.async.ca.shared.global [%r7], [%y2], 4, %r0; " + ROUND.format("%r0"), [2]),
+        "mad.wide.u32 %y3, %r0, 4, %y2; L: cp.async.ca.shared.global [%r7], [%y3], 4; "
+        + ROUND.format("%r0"): [],
+        "L: cp.async.ca.shared.global [%r7], [%y2], 4, %r0; " + ROUND.format("%r0"): [2],
         # no whole number
-        (
-            "ld.param.f32 %r6, [n]; cvt.rzi.u32.f32 %r7, %r6; L: ld.global.u32 %r5, [%y2]; "
-            + ROUND.format("%r7"),
-            [],
-        ),
+        "ld.param.f32 %r6, [n]; cvt.rzi.u32.f32 %r7, %r6; L: ld.global.u32 %r5, [%y2]; "
+        + ROUND.format("%r7"): [],
         # half of a parameter
-        ("ld.param.u32 %r6, [q+4]; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r6"), []),
-        ("mov.u32 %r2, %r3; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"), []),
-        ("L: ld.global.u32 %r5, [%y2]; min.u32 %r6, %r5, %r0; " + ROUND.format("%r6"), []),
-    ],
+        "ld.param.u32 %r6, [q+4]; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r6"): [],
+        "mov.u32 %r2, %r3; L: ld.global.u32 %r5, [%y2]; " + ROUND.format("%r0"): [],
+        "L: ld.global.u32 %r5, [%y2]; min.u32 %r6, %r5, %r0; " + ROUND.format("%r6"): [],
+    }.items(),
 )
 def test_arguments_that_count_trips(lines, found):
     assert trips(lines) == found
@@ -236,10 +228,8 @@ def test_a_large_count_of_trips_is_shortened(ptx_text):
     data = floats(32 * 40, 32 * 640)
     found = ptxsim.predict(kernel, 40, 32, [*data, 10_000_000])
     assert found.totals[LOADED] == 40 * 4 * 10_000_000
-    assert (
-        found.over == (2, (128, 192, 256))
-        and ptxsim.predict(kernel, 40, 32, [*data, 100]).over is None
-    )
+    assert found.over == (2, (128, 192, 256))
+    assert ptxsim.predict(kernel, 40, 32, [*data, 100]).over is None
 
 
 def test_blocks_of_a_persistent_kernel_differ_in_their_number_of_tiles(ptx_text):
@@ -252,9 +242,7 @@ def test_blocks_of_a_persistent_kernel_differ_in_their_number_of_tiles(ptx_text)
     # two blocks with two of the tiles, and six with one
     more = ptxsim.predict(kernel, 8, 32, [*data, 2000])
     assert more.totals == kernel.count(8, 32, [*data, 2000]).totals() and more.sampled == 5
-    with pytest.raises(
-        ptxsim.PtxsimError, match=r"blocks \(2, 0, 0\) and \(1, 0, 0\).* do not do the same"
-    ):
+    with fails(r"blocks \(2, 0, 0\) and \(1, 0, 0\).* do not do the same"):
         ptxsim.predict(kernel, 4, 32, [*data, 100])
 
 
@@ -267,10 +255,8 @@ def test_sectors_of_a_persistent_kernel_are_those_of_all_blocks(ptx_text, grid):
     k = 1600
     args = [*floats(16 * 32, 4 * k * 32, 4 * k * 32), k, k]
     found = ptxsim.predict(kernel, grid, 32, args, by_instruction=True)
-    assert (
-        found.over == (3, (128, 192, 256))
-        and found.work.counts["sectors"] == 2 * 4 * k * 32 * 4 / 32
-    )
+    assert found.over == (3, (128, 192, 256))
+    assert found.work.counts["sectors"] == 2 * 4 * k * 32 * 4 / 32
 
 
 def test_warps_are_not_parted_in_long_loops(ptx_text):
@@ -292,7 +278,7 @@ def test_warps_are_not_parted_in_long_loops(ptx_text):
     ],
 )
 def test_what_does_not_lead_to_the_launch_s_own_is_refused(ptx_text, entry, over, message):
-    with pytest.raises(ptxsim.PtxsimError, match=message):
+    with fails(message):
         ptxsim.predict(
             ptxsim.load(ptx_text, entry), 40, 32, [*floats(32 * 40, 32 * 640), 16], over=over
         )
@@ -341,7 +327,7 @@ def test_operands_of_wgmma_and_textures(compiled):
 )
 def test_why_it_cannot(ptx_text, entry, reason):
     arrays = [ptxsim.Array(np.zeros(3200, np.float32)), ptxsim.Array(np.zeros(3200, np.int32))]
-    with pytest.raises(ptxsim.PtxsimError, match=reason) as caught:
+    with fails(reason) as caught:
         ptxsim.predict(ptxsim.load(ptx_text, entry), 100, 32, [*arrays, 50])
     assert "\n" not in str(caught.value) and "run the whole grid" in str(caught.value)
 
@@ -406,5 +392,5 @@ def test_blocks_that_wait_for_others_are_predicted_from_whole_launches(tmp_path)
     assert found.work.executed == pytest.approx(work.executed)
     assert found.work.counts["sectors"] == pytest.approx(work.counts["sectors"])
     wrong = prediction.Sample({**small[1].arguments}, (*small[1].work[:4], 500), small[1].area)
-    with pytest.raises(ptxsim.PtxsimError, match="follows from the others"):
+    with fails("follows from the others"):
         prediction.predict_from(kernel, large, [small[0], wrong, *small[2:]])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from running import HEADER, fails
 
 import ptxsim
 from ptxsim.count import bounds
@@ -13,7 +14,6 @@ from ptxsim.engine import slicing
 from ptxsim.machine import floats, native
 from ptxsim.ptx import reaching_definitions as origins
 
-HEADER = ".version 8.0\n.target sm_90\n.address_size 64\n"
 F4 = np.float32
 
 
@@ -201,5 +201,5 @@ def test_stores_matter_where_a_loaded_value_does() -> None:
 
 
 def test_values_are_needed_for_checks() -> None:
-    with pytest.raises(ptxsim.PtxsimError, match="values=False goes with checks=False only"):
+    with fails("values=False goes with checks=False only"):
         kernel(LOOP).launch(1, 64, [ptxsim.Array(np.zeros(4096, F4))], values=False)

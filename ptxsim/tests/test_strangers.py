@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from running import fails
 
 import ptxsim
 from ptxsim.cli import main
@@ -93,10 +94,8 @@ def test_each_command_reads_each_kind_of_file(command_line, command, source):
     more = [f"--{other}", f"user.{other}"] if other else FLAGS if path == "user.cu" else []
     status, out, err = command_line(command, path, *more, "--entry", "tiled<64, 16>", *LAUNCH, "1")
     if (command, source) == ("annotate", "user.cubin"):
-        assert (
-            status == 2
-            and "(that in a .cubin has none: name what it was made from with --ptx)" in err
-        )
+        assert status == 2
+        assert "(that in a .cubin has none: name what it was made from with --ptx)" in err
         return
     assert status == 0 and out.startswith(("tiled<64, 16>: ", "_Z5tiledILi64ELi16EEvPfPKfii: ")), (
         err
@@ -140,12 +139,8 @@ def test_a_template_that_nothing_instantiates(command_line, folder):
     """The line that is command_line makes the kernel."""
     status, _, err = command_line("run", "none.cuh", *FLAGS, *LAUNCH, "1")
     start = "ptxsim: tiled.cuh:7: nothing instantiates the template tiled<BM, BN>, so there is no code of it; add to "
-    assert (
-        status == 2
-        and err.startswith(start)
-        and "(with values for BM, BN)" in err
-        and err.count("\n") == 1
-    )
+    assert status == 2 and err.startswith(start) and "(with values for BM, BN)" in err
+    assert err.count("\n") == 1
     status, _, err = command_line(
         "run", "none.cuh", *FLAGS, "--entry", "tiled<64,32>", *LAUNCH, "1"
     )
@@ -174,10 +169,8 @@ def test_templates_are_found_in_any_shape():
         ("last", 8, ("A",)),
     ]
     assert split_list("a<b, c>, (d, e), f") == ["a<b, c>", "(d, e)", "f"]
-    assert (
-        kernel_templates("template <int N") == []
-        and kernel_templates("template < < ( __global__") == []
-    )
+    assert kernel_templates("template <int N") == []
+    assert kernel_templates("template < < ( __global__") == []
 
 
 def test_a_fault_in_inlined_code_names_its_callers(command_line):
@@ -212,7 +205,7 @@ def test_the_python_interface(folder):
     assert (out.numpy() == 2).all() and done.grid == (2, 1, 1)
     assert counted.totals() == counters.totals()
     assert "first[threadIdx.x % BM] = 0;" in kernel.annotate(counted, near=[folder])
-    with pytest.raises(ptxsim.PtxsimError, match="bounds are of machine code"):
+    with fails("bounds are of machine code"):
         kernel.bounds(**launch)
     found = ptxsim.load(folder / "user.cubin", "tiled<64, 8>").bounds(**launch)
     assert found.limiter.cycles_per_sm > 0 and found.gpu.name.startswith("NVIDIA H100")

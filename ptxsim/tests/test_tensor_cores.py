@@ -179,9 +179,8 @@ BY_HAND = [  # a row, a column, the element of C, and D
 @pytest.mark.parametrize(("a", "b", "c", "options", "want"), BY_HAND)
 def test_sums_by_hand(a, b, c, options, want):
     found = single(a, b, c, **options)
-    assert np.array_equal(found, want, equal_nan=True) and (
-        want != 0 or math.copysign(1, found) == math.copysign(1, want)
-    )
+    assert np.array_equal(found, want, equal_nan=True)
+    assert want != 0 or math.copysign(1, found) == math.copysign(1, want)
 
 
 @pytest.mark.parametrize(

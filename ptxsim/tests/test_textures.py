@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from running import HEADER
+from running import HEADER, fails
 
 import ptxsim
 from ptxsim import Array, TextureArray
@@ -163,14 +163,11 @@ def test_components_and_bytes(kernel):
     assert (got == raw[np.arange(N) % 6, np.arange(N) % 8] / np.float32(255)).all()
 
 
-SURFACE = (
-    HEADER
-    + """.visible .entry k(.param .u64 surface, .param .u64 out) {{
+SURFACE = """.visible .entry k(.param .u64 surface, .param .u64 out) {{
 .reg .b64 %s, %o; .reg .b32 %t, %x, %y, %a, %b; ld.param.u64 %s, [surface]; ld.param.u64 %o, [out];
 mov.u32 %t, %tid.x; and.b32 %x, %t, 15; sub.s32 %x, %x, 4; shl.b32 %x, %x, 2; shr.u32 %y, %t, 4;
 sub.s32 %y, %y, 1; suld.b.2d.v2.b32.{mode} {{%a, %b}}, [%s, {{%x, %y}}];
 mad.wide.u32 %o, %t, 8, %o; st.global.v2.u32 [%o], {{%a, %b}}; ret; }}"""
-)
 
 
 @pytest.mark.parametrize("mode", ["zero", "clamp"])
@@ -178,7 +175,7 @@ def test_surfaces_beyond_their_edges(mode):
     """Two elements from columns -4 to 11 and rows -1 to 6 of 8 columns and 5 rows."""
     data = np.arange(1, 41, dtype=np.int32).reshape(5, 8)
     out = ptxsim.Array(np.zeros((128, 2), np.int32))
-    ptxsim.load(SURFACE.format(mode=mode)).launch(1, 128, [TextureArray(data), out])
+    ptxsim.load(HEADER + SURFACE.format(mode=mode)).launch(1, 128, [TextureArray(data), out])
     x, y = np.arange(128) % 16 - 4, np.arange(128) // 16 - 1
     at = data[y.clip(0, 4)[:, None], x.clip(0, 6)[:, None] + np.arange(2)]
     inside = (x >= 0) & (x <= 6) & (y >= 0) & (y <= 4)
@@ -208,21 +205,20 @@ def test_surfaces(kernel):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"address": "repeat"},
-            "address = 'repeat' is not allowed; allowed: clamp, border, wrap, mirror",
-        ),
-        ({"address": "wrap"}, "goes with normalized coordinates only"),
-        ({"read": "normalized"}, "takes whole numbers of 8 or 16 bits, not float32"),
-        ({"dims": 3}, "have 2 dimensions, not 3"),
-        ({"components": 4}, r"components = 4 with data of shape \(6, 8\)"),
-        ({"cube": True}, "have 1 dimensions, not 2"),
-    ],
+    ("message", "options"),
+    {
+        "address = 'repeat' is not allowed; allowed: clamp, border, wrap, mirror": {
+            "address": "repeat"
+        },
+        "goes with normalized coordinates only": {"address": "wrap"},
+        "takes whole numbers of 8 or 16 bits, not float32": {"read": "normalized"},
+        "have 2 dimensions, not 3": {"dims": 3},
+        r"components = 4 with data of shape \(6, 8\)": {"components": 4},
+        "have 1 dimensions, not 2": {"cube": True},
+    }.items(),
 )
 def test_what_cannot_be_is_refused(options, message):
-    with pytest.raises(ptxsim.PtxsimError, match=message):
+    with fails(message):
         TextureArray(DATA[0, 0], **options)
 
 
@@ -313,30 +309,26 @@ def test_arrays_of_a_program(programs):
     shorts = (np.stack([100 * i - 5000, -i], axis=1) / 32767).reshape(HEIGHT, WIDTH, 2)
     np.testing.assert_allclose(got["shorts"], sampled(shorts, clamp, "point"), rtol=1e-6)
     one = [linear(NUMBERS[:WIDTH], [float(x)], "clamp") for x in PLACES[0]]
-    assert (got["one"] == one).all() and (got["box"] == NUMBERS[:24]).all()
+    assert (
+        (got["one"] == one).all()
+        and (got["row"] == one).all()
+        and (got["box"] == NUMBERS[:24]).all()
+    )
+    assert got["memory"].tolist() == [-1, -1, 0, 1, 0]
     moved = np.pad(image[:, 1:, 0], ((0, 0), (0, 1))) + 1
     assert (got["surface"] == moved.ravel()).all()
 
 
 @pytest.mark.parametrize(
     ("what", "said"),
-    [
-        (
-            "unset",
-            r"thread \(0, 0, 0\): read of global memory that nobody wrote \(.*cudaMallocArray at textures.cu",
-        ),
-        ("freed", r"thread \(0, 0, 0\): TextureArray\(.*cudaMallocArray at .* was freed"),
-        (
-            "race",
-            r"race between streams: cudaMemcpy2DToArrayAsync .* writes what kernel rotate, .* reads",
-        ),
-        (
-            "copy",
-            r"cudaErrorInvalidValue: 8 rows of 64 bytes at byte 4 of row 0; the array has 8 rows of 64 bytes",
-        ),
-        ("surface", r"a surface of an array that was made without cudaArraySurfaceLoadStore"),
-        ("filter", r"filter = 'linear' takes floats, or read = 'normalized', not int32"),
-    ],
+    {
+        "unset": r"thread \(0, 0, 0\): read of global memory that nobody wrote \(.*cudaMallocArray at textures.cu",
+        "freed": r"thread \(0, 0, 0\): TextureArray\(.*cudaMallocArray at .* was freed",
+        "race": r"race between streams: cudaMemcpy2DToArrayAsync .* writes what kernel rotate, .* reads",
+        "copy": r"cudaErrorInvalidValue: 8 rows of 64 bytes at byte 4 of row 0; the array has 8 rows of 64 bytes",
+        "surface": r"a surface of an array that was made without cudaArraySurfaceLoadStore",
+        "filter": r"filter = 'linear' takes floats, or read = 'normalized', not int32",
+    }.items(),
 )
 def test_wrong_use_of_arrays_in_a_program(programs, what, said):
     done = programs.run("textures", what, options=["-q"])

@@ -11,13 +11,10 @@ from running import HEADER
 import ptxsim
 
 # Threads 0 of two blocks.
-KERNEL = (
-    HEADER
-    + """.visible .entry k(.param .u64 data, .param .u64 flag) {
+KERNEL = f"""{HEADER}.visible .entry k(.param .u64 data, .param .u64 flag) {{
 .reg .b64 %d, %f; .reg .b32 %b, %v, %w; .reg .pred %p; ld.param.u64 %d, [data]; ld.param.u64 %f, [flag];
 mov.u32 %b, %tid.x; setp.ne.u32 %p, %b, 0; @%p exit; mov.u32 %b, %ctaid.x; setp.ne.u32 %p, %b, 0; @%p bra OTHER;
-FIRST exit; OTHER: SECOND exit; }"""
-)
+FIRST exit; OTHER: SECOND exit; }}"""
 WRITE = "st.volatile.global.u32 [%d], 1;"
 WRITE_2 = WRITE.replace("1;", "2;")
 READ = "ld.volatile.global.u32 %v, [%d]; add.u32 %w, %v, 1; st.global.u32 [%f+8], %w;"

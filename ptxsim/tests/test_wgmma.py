@@ -9,6 +9,7 @@ import itertools
 import ml_dtypes
 import numpy as np
 import pytest
+from running import fails
 
 import ptxsim
 from ptxsim.instructions.wgmma import Descriptor
@@ -158,7 +159,7 @@ FAULTS = [
 @pytest.mark.parametrize(("entry", "fault", "message"), FAULTS)
 def test_a_fault_is_found(compiled, entry, fault, message):
     a, b = matrices(np.float16, 64, 64)
-    with pytest.raises(ptxsim.PtxsimError, match=message) as error:
+    with fails(message) as error:
         gemm(compiled, entry.format(fault), a, b)
     assert "wgmma.cu:" in str(error.value) and "thread (" in str(error.value)
 
@@ -170,10 +171,7 @@ def test_a_stage_given_back_before_its_wgmma_is_over_is_found(compiled):
         *(ptxsim.Array(x.view(np.uint16)) for x in (a, b)),
         3,
     ]
-    with pytest.raises(
-        ptxsim.PtxsimError,
-        match=r"writes what wgmma.* may still read: no wgmma\.wait_group between",
-    ):
+    with fails(r"writes what wgmma.* may still read: no wgmma\.wait_group between"):
         compiled(f"roles<{OVERWRITTEN}>").launch(1, 384, args, shared_bytes=8 * 64 * 128)
 
 
@@ -207,7 +205,7 @@ D4 = "{%f1, %f2, %f3, %f4}"
 )
 def test_what_there_is_not_is_refused(shape, operands, message):
     line = f"wgmma.mma_async.sync.aligned.{shape} {D4}, %rd1, %rd1, {operands};"
-    with pytest.raises(ptxsim.PtxsimError, match=message):
+    with fails(message):
         ptxsim.load(HEADER + LINES.format(line=line, size=1024, more=""))
 
 
@@ -294,7 +292,7 @@ def test_operands_beyond_shared_memory_and_unwritten_ones_are_found():
         (1024, "out-of-bounds wgmma read of 16 bytes"),
         (8192, "read of shared memory that nobody wrote"),
     ):
-        with pytest.raises(ptxsim.PtxsimError, match=message):
+        with fails(message):
             ptxsim.load(HEADER + LINES.format(line=line, size=size, more=more)).launch(1, 128, [])
 
 
@@ -310,10 +308,7 @@ def test_a_copy_of_what_is_written_after_the_fence_is_found():
     written = LINES.format(
         line="add.u32 %r2, %r1, 2; mov.u32 %r3, %r2; " + line, size=1024, more=init
     )
-    with pytest.raises(
-        ptxsim.PtxsimError,
-        match=r"its operand A is written at PTX line \d+, after the last wgmma\.fence",
-    ):
+    with fails(r"its operand A is written at PTX line \d+, after the last wgmma\.fence"):
         ptxsim.load(HEADER + written).launch(1, 128, [])
 
 
@@ -322,7 +317,7 @@ def test_two_groups_of_roles_in_part_of_a_warpgroup_are_reported():
         line="mov.u32 %r2, %tid.x; setp.lt.u32 %p, %r2, 40; @%p bra AFTER;", size=1024, more=""
     )
     message = r"wgmma\.commit_group.*: not all threads of the warpgroup are here: thread \(0, 0, 0\) is missing"
-    with pytest.raises(ptxsim.PtxsimError, match=message):
+    with fails(message):
         ptxsim.load(HEADER + lines.replace("ret;", "AFTER: bar.sync 0; ret;")).launch(1, 128, [])
 
 

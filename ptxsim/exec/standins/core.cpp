@@ -1268,10 +1268,9 @@ int require_memory(const void* address, size_t bytes) {
 }
 
 int linear_texture(const void* address, size_t bytes, int format, int channels, bool normalized, uint64_t* handle) {
-    if (normalized) return fail(NOT_SUPPORTED, "a texture that reads integers as normalised floats is not emulated");
     if (int code = require_memory(address, bytes)) return code;
     *handle = next_texture_handle();
-    post(TEXTURE, Buffer().u64(*handle).u64(uint64_t(address)).u64(bytes).u32(uint32_t(format)).u32(uint32_t(channels)));
+    post(TEXTURE, Buffer().u64(*handle).u64(uint64_t(address)).u64(bytes).u32(uint32_t(format)).u32(uint32_t(channels)).u32(normalized));
     return OK;
 }
 

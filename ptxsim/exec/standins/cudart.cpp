@@ -442,6 +442,7 @@ RT cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode m) FORWARD(cuStr
 RT cudaStreamEndCapture(cudaStream_t s, cudaGraph_t* g) FORWARD(cuStreamEndCapture(s, g))
 RT cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode* m) FORWARD(cuThreadExchangeStreamCaptureMode(reinterpret_cast<CUstreamCaptureMode*>(m)))
 RT cudaGraphCreate(cudaGraph_t* g, unsigned f) FORWARD(cuGraphCreate(g, f))
+RT cudaGraphClone(cudaGraph_t* out, cudaGraph_t g) FORWARD(cuGraphClone(out, g))
 RT cudaGraphDestroy(cudaGraph_t g) FORWARD(cuGraphDestroy(g))
 #if CUDART_VERSION >= 12000
 RT cudaGraphInstantiate(cudaGraphExec_t* e, cudaGraph_t g, unsigned long long f) FORWARD(cuGraphInstantiateWithFlags(e, g, f))

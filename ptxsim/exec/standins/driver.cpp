@@ -927,6 +927,15 @@ PTXSIM_API CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode* mode)
     DO(OK);
 }
 PTXSIM_API CUresult cuGraphCreate(CUgraph* out, unsigned) { BEGIN; NEED(out, "a null pointer"); *out = new CUgraph_st; DO(OK); }
+PTXSIM_API CUresult cuGraphClone(CUgraph* out, CUgraph g) {
+    BEGIN; NEED(out && g, "a null pointer");
+    std::map<CUgraphNode_st*, CUgraphNode_st*> twin;
+    *out = new CUgraph_st;
+    for (auto& n : g->nodes) (*out)->nodes.emplace_back(twin[n.get()] = new CUgraphNode_st(*n));
+    for (auto& n : (*out)->nodes)
+        for (auto& before : n->after) before = twin[before];
+    DO(OK);
+}
 PTXSIM_API CUresult cuGraphDestroy(CUgraph g) { BEGIN; delete g; DO(OK); }
 PTXSIM_API CUresult cuGraphInstantiateWithFlags(CUgraphExec* out, CUgraph g, unsigned long long flags) {
     BEGIN;

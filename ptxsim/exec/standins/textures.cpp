@@ -46,6 +46,7 @@ int copy_rows(const void* array, size_t x, size_t y, void* to, const void* from,
     Array* a = nullptr;
     void* at = nullptr;
     if (int code = array_place(array, x, y, width, rows, &at, &a)) return code;
+    if (rows == 1 && !pitch) pitch = width;  // one row has no pitch
     return to ? copy_2d(to, pitch, at, a->row(), width, rows, direction) : copy_2d(at, a->row(), from, pitch, width, rows, direction);
 }
 }  // namespace

@@ -58,6 +58,13 @@ int main() {
     cudaGraphLaunch(other, s);
     cudaStreamSynchronize(s);
     printf("%d, %s\n", out[31], cudaGetErrorString(cudaGetLastError()));
+    cudaGraph_t twin;
+    cudaGraphClone(&twin, made);
+    cudaGraphDestroy(made);
+    cudaGraphInstantiate(&other, twin, 0);
+    cudaGraphLaunch(other, s);
+    cudaStreamSynchronize(s);
+    printf("clone: %d\n", out[31]);
     cudaStreamBeginCapture(s, cudaStreamCaptureModeGlobal);
     printf("%s\n", cudaGetErrorName(cudaStreamSynchronize(s)));
 }

@@ -14,6 +14,7 @@ __global__ void rotate(float* out, cudaTextureObject_t t, int width, int height,
 template <class T>
 __global__ void fetch_2d(T* out, cudaTextureObject_t t, const float2* at) { out[threadIdx.x] = tex2D<T>(t, at[threadIdx.x].x, at[threadIdx.x].y); }
 __global__ void fetch_1d(float* out, cudaTextureObject_t t, const float2* at) { out[threadIdx.x] = tex1D<float>(t, at[threadIdx.x].x); }
+__global__ void fetch_linear(float* out, cudaTextureObject_t t) { out[threadIdx.x] = tex1Dfetch<float>(t, threadIdx.x); }
 __global__ void fetch_3d(float* out, cudaTextureObject_t t) { out[threadIdx.x] = tex3D<float>(t, threadIdx.x % 2 + 0.5f, threadIdx.x / 2 % 3 + 0.5f, threadIdx.x / 6 + 0.5f); }
 __global__ void add_one(cudaSurfaceObject_t to, cudaSurfaceObject_t from) {
     float v;
@@ -27,7 +28,7 @@ cudaArray_t array_of(const std::vector<T>& data, size_t width, size_t height, un
     cudaChannelFormatDesc format = cudaCreateChannelDesc<T>();
     CHECK(cudaMallocArray(&array, &format, width, height, flags));
     size_t row = width * sizeof(T);
-    if (!data.empty()) CHECK(cudaMemcpy2DToArray(array, 0, 0, data.data(), row, row, height ? height : 1, cudaMemcpyHostToDevice));
+    if (!data.empty()) CHECK(cudaMemcpy2DToArray(array, 0, 0, data.data(), height > 1 ? row : 0, row, height ? height : 1, cudaMemcpyHostToDevice));
     return array;
 }
 cudaResourceDesc resource(cudaArray_t array) {
@@ -98,6 +99,19 @@ void right() {
     fetched<float2>("shorts", N, [&](float2* out) { fetch_2d<<<1, N>>>(out, t, at); });
     t = texture(array_of(numbers(W), W, 0), cudaAddressModeClamp, cudaAddressModeClamp, true, false);
     fetched<float>("one", N, [&](float* out) { fetch_1d<<<1, N>>>(out, t, at); });
+    t = texture(array_of(numbers(W), W, 1), cudaAddressModeClamp, cudaAddressModeClamp, true, false);
+    fetched<float>("row", N, [&](float* out) { fetch_1d<<<1, N>>>(out, t, at); });
+
+    cudaResourceDesc memory{};
+    cudaTextureDesc as_floats{};
+    signed char bytes[4] = {-128, -127, 0, 127}, *held;
+    CHECK(cudaMalloc(&held, sizeof bytes));
+    CHECK(cudaMemcpy(held, bytes, sizeof bytes, cudaMemcpyHostToDevice));
+    memory.resType = cudaResourceTypeLinear, memory.res.linear.devPtr = held, memory.res.linear.sizeInBytes = sizeof bytes;
+    memory.res.linear.desc = cudaCreateChannelDesc<signed char>();
+    as_floats.readMode = cudaReadModeNormalizedFloat;
+    CHECK(cudaCreateTextureObject(&t, &memory, &as_floats, nullptr));
+    fetched<float>("memory", 5, [&](float* out) { fetch_linear<<<1, 5>>>(out, t); });
 
     cudaArray_t box;
     cudaChannelFormatDesc format = cudaCreateChannelDesc<float>();
