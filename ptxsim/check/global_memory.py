@@ -358,6 +358,8 @@ class GlobalMemory(Shadow):
             self.reads[g] = 0
         if self.strong_reads and (strong == PLAIN or scope_of(instruction) != GRID):
             self._after_strong_reads(g, lanes, strong, access, instruction)
+        elif self.strong_reads and instruction.opcode in ("atom", "red"):
+            self._settle_strong_reads(g, self.machine.state.thread_numbers.take(lanes))
         event = self._bulk_event(instruction, strong) if bulk else self.event(instruction, strong)
         new = (self.machine.state.thread_numbers.take(lanes) + 1 << HALF) | event
         self.writes[g] = new
@@ -492,6 +494,15 @@ class GlobalMemory(Shadow):
             readers = self.strong_reads[granule]
             if thread in readers or len(readers) < MAX_READERS:
                 readers[thread] = event
+
+    def _settle_strong_reads(self, g: np.ndarray, threads: np.ndarray) -> None:
+        """Forget strong reads of threads that change the same granules by an atomic operation.
+
+        All strong accesses of a word have one order, and the read comes before the operation. Who
+        has seen its result, as a counter's last arrival does, can write after the read.
+        """
+        for index in self.polled.take(g).nonzero()[0].tolist():
+            self.strong_reads[int(g[index])].pop(int(threads[index]), None)
 
     def _several(self, readers: np.ndarray, threads: np.ndarray) -> np.ndarray:
         """Return who stands for readers together with these threads."""

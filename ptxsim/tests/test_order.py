@@ -514,6 +514,10 @@ READ_FLAGS = {
     "one does not tell": (
         f"{LOOK} setp.eq.or.u32 %q, %t, 0, %q; @!%q red.release.gpu.global.add.u32 [%f+4], 1;",
         f"{AWAIT.format(1)} {PUT_BACK}", False),
+    "the reader counts itself in the flag": (
+        f"{ONE_LOOKS} atom.relaxed.gpu.global.add.u32 %v, [%f], 1;",
+        f"A: ld.relaxed.gpu.global.u32 %v, [%f]; setp.eq.u32 %p, %v, 0; @%p bra A;"
+        f"atom.relaxed.gpu.global.add.u32 %v, [%f], 1; {PUT_BACK}", True),
     "told after a barrier": (
         f"{LOOK} bar.sync 0; setp.ne.u32 %p, %t, 32; @%p exit; fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%f+4], 1;",
         f"{AWAIT.format(1)} {PUT_BACK}", True),
