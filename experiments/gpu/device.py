@@ -287,7 +287,7 @@ class CatalogueKernel:
         if reason := problem.overlap(self.entry.types, matrices):
             raise UserError(f"{self.entry.name} cannot take this problem: {reason}")
         variant = variant or self.entry.pick(problem, matrices)
-        grid = variant.grid(problem, sms or self._filled_sms(variant))
+        grid = variant.grid(problem, sms or self.filled_sms(variant))
         config = LaunchConfig(  # Clusters are the source's, by __cluster_dims__.
             grid=grid,
             block=variant.threads,
@@ -312,7 +312,7 @@ class CatalogueKernel:
         address, nbytes = cuda(driver.cuLibraryGetGlobal(library, name.encode()))
         return int(address), int(nbytes)
 
-    def _filled_sms(self, variant: Variant) -> int:
+    def filled_sms(self, variant: Variant) -> int:
         """Return how many SMs the blocks of a persistent kernel fill at a time.
 
         They are fewer than the GPU has where its clusters are large: a cluster lies within one GPC,

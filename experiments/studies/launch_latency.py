@@ -19,6 +19,7 @@ import numpy as np
 
 from contracts import UserError, atomic_write, scratch
 from experiments.command_line import add_build_dir, add_variant
+from experiments.gpu import discovery
 from experiments.gpu.session import session
 from experiments.stages import build, toolchain
 from kernels.catalogue import Problem, Variant
@@ -48,8 +49,9 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) alone() {{}}
 extern "C" __global__ void __cluster_dims__({blocks}) __launch_bounds__({threads}, 1) clustered() {{}}
 """
 SAMPLES = 200
-# Of 128 x 64 in clusters of two at 1024 on an H100, in microseconds, written on 2026-11-28 before
-# the first measurement.
+# On an H100, in microseconds, written on 2026-11-28 before the first measurement. Another tile or
+# size has no prediction.
+PREDICTED = "hgemm_tile_128x64_bfirst_c2x1_s8_bf16", 1024
 PREDICTED_US = {
     "empty kernel": 2.6,
     "empty kernel in clusters": 2.8,
@@ -94,15 +96,14 @@ def parts(marks: np.ndarray, mhz: float) -> dict[str, np.ndarray]:
 def measure(variant: Variant, problem: Problem, build_dir: Path) -> dict[str, np.ndarray]:
     """Return the times of each part, in microseconds: of blocks, or of launches.
 
-    Raises `UserError` where the problem has more tiles than run at a time.
+    Raises `UserError` where the problem has more tiles than run at a time, and where C is wrong.
     """
     from cuda.bindings import driver
     from cuda.core import LaunchConfig, launch
 
-    from experiments.gpu import discovery
     from experiments.gpu.device import CatalogueKernel, Gpu, cuda, load_cubin
     from experiments.gpu.timing import Stopwatch, warm_up
-    from experiments.stages.interleave import Matrices, interleave
+    from experiments.stages.interleave import Matrices, check_output, interleave
 
     grid, arch = variant.grid(problem, 1 << 20), f"sm_{variant.arch}a"  # wgmma is of one alone
     with scratch() as folder:
@@ -113,9 +114,9 @@ def measure(variant: Variant, problem: Problem, build_dir: Path) -> dict[str, np
         empty.write_text(EMPTY.format(threads=variant.threads, blocks=blocks))
         build.compile_source(empty, empty.with_suffix(""), arch, toolchain.nvcc())
         gpu = Gpu(build_dir)
-        if grid[0] > gpu.sm_count:
-            raise UserError(f"{grid[0]} tiles, but {gpu.sm_count} run at a time; take fewer")
         kernel, with_marks = CatalogueKernel(gpu, variant), CatalogueKernel(gpu, copy, folder)
+        if grid[0] > (most := kernel.filled_sms(variant)):
+            raise UserError(f"{grid[0]} tiles, but {most} run at a time; take fewer")
         code = load_cubin(empty.with_suffix(".cubin"))
         array, nbytes = with_marks.variable(ARRAY)
     matrices = Matrices.fill(gpu, problem, variant.types, "uniform", ("c",))
@@ -128,6 +129,11 @@ def measure(variant: Variant, problem: Problem, build_dir: Path) -> dict[str, np
         "kernel": kernel.bind(problem, *addresses),
         "kernel with marks": with_marks.bind(problem, *addresses),
     }
+    for name in ("kernel", "kernel with marks"):
+        matrices.poison(gpu, "c")
+        works[name]()
+        if not (checked := check_output(gpu, matrices, "c", works[name])).passed:
+            raise UserError(f"{name}: {variant.name} is wrong on {problem}: {checked.detail}")
     warm_up(gpu, works["kernel"], 0.1)
     count = 2 if discovery.rehearsing() else SAMPLES
     samples = interleave(Stopwatch(gpu, len(works) * count), works, count, matrices.seed)
@@ -159,11 +165,15 @@ def run(options: argparse.Namespace) -> None:
     problem = Problem.square(options.size, variant.b_layout)
     with session():
         found = measure(variant, problem, options.build_dir)
+    gpu = here.name if (here := discovery.gpu()) else ""
+    predicted = PREDICTED_US if (variant.name, options.size) == PREDICTED else {}
     with atomic_write(options.out) as path, path.open("w") as file:
         table = csv.writer(file)
-        table.writerow(["variant", "n", "part", "median_us", "least_us", "most_us", "predicted_us"])
+        table.writerow(
+            ["gpu", "variant", "n", "part", "median_us", "least_us", "most_us", "predicted_us"]
+        )
         for part in PREDICTED_US:
             values = found[part]
             row = [f"{value:.3f}" for value in (np.median(values), values.min(), values.max())]
-            table.writerow([variant.name, options.size, part, *row, PREDICTED_US[part]])
-            print(f"| {part} | {PREDICTED_US[part]} | {row[0]} ({row[1]} to {row[2]}) |")
+            table.writerow([gpu, variant.name, options.size, part, *row, predicted.get(part)])
+            print(f"| {part} | {predicted.get(part, '')} | {row[0]} ({row[1]} to {row[2]}) |")

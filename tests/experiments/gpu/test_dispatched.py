@@ -141,5 +141,5 @@ def test_persistent_clusters_are_as_many_as_the_gpu_holds_at_a_time(
     occupancy = SimpleNamespace(max_active_clusters=lambda *_, **__: held)
     kernel.gpu = SimpleNamespace(sm_count=132, stream=None)  # type: ignore[assignment]
     kernel._kernels, kernel._filled = {tile.name: SimpleNamespace(occupancy=occupancy)}, {}  # type: ignore[dict-item]
-    filled = kernel._filled_sms(tile)
+    filled = kernel.filled_sms(tile)
     assert tile.grid(Problem.square(8192), filled) == grid
