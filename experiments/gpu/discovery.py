@@ -21,11 +21,14 @@ KNOWN = "GEMM_LADDER_TOOLCHAIN"  # Snakemake sets it to the content of toolchain
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as NVML shows it, before any CUDA context: name, architecture, driver."""
+    """A GPU as NVML shows it, before any CUDA context: name, architecture, driver, and its FP32
+    lanes, which NVML calls cores.
+    """
 
     name: str
     arch: str
     driver: str
+    cores: int
 
 
 @functools.cache
@@ -48,7 +51,8 @@ def gpu() -> Gpu | None:
         name = pynvml.nvmlDeviceGetName(handles[0])
         major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(physical(handles[0]))
         arch = f"sm_{major}{minor}" + ("a" if major == 9 else "")
-        return Gpu(name, arch, pynvml.nvmlSystemGetDriverVersion())
+        cores = pynvml.nvmlDeviceGetNumGpuCores(physical(handles[0]))
+        return Gpu(name, arch, pynvml.nvmlSystemGetDriverVersion(), cores)
     except pynvml.NVMLError as error:
         raise UserError(_silent(error)) from error
     finally:

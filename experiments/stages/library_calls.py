@@ -18,7 +18,7 @@ from experiments.stages import store
 from experiments.stages.interleave import ROLES, Matrices
 from experiments.stages.store import Key, Measurement, Store
 from experiments.stages.tile_builds import TileBuilds
-from kernels.catalogue import Catalogue, Entry, Problem, Variant
+from kernels.catalogue import Catalogue, Dispatcher, Entry, Problem, Variant
 
 
 class LibraryCalls:
@@ -36,6 +36,16 @@ class LibraryCalls:
         if isinstance(entry, Variant):
             return None
         return self.store.find(_key(entry, p), store.fingerprint_of(entry, self.build_dir).__eq__)
+
+    def compile_tiles(self, items: Iterable[Item]) -> None:
+        """Compile the tiles of the searches that these items lack; hold no GPU meanwhile."""
+        asked: dict[tuple[str, Problem], Dispatcher] = {}
+        for item in items:
+            entry = self.entries.find(item.variant)
+            if isinstance(entry, Dispatcher):
+                asked[entry.name, item.problem.of(entry.b_layout)] = entry
+        lacking = ((entry, p) for (_, p), entry in asked.items() if not self._search(entry, p))
+        self.tiles.compile_likeliest(lacking)
 
     def settle(self, gemm: Gemm, matrices: Matrices, session: str) -> None:
         """Let `gemm`, where it has several calls, use the fastest: kept, or found by a search on

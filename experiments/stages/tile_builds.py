@@ -12,7 +12,7 @@ import functools
 import logging
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,12 +23,14 @@ from experiments.gpu.dispatched import DispatchedGemm
 from experiments.stages import build, toolchain
 from experiments.stages.interleave import ROLES, Matrices, check_output
 from kernels import tile_choice, tiles
-from kernels.catalogue import Catalogue, Problem, Variant
+from kernels.catalogue import Catalogue, Dispatcher, Problem, Variant
 
 logger = logging.getLogger(__name__)
 
 # The likeliest tiles that are compiled for a problem.
 COMPILED = 16
+# FP32 lanes of an SM of compute capability 9.0, which alone has tiles.
+CORES_OF_SM = 128
 
 
 @functools.cache
@@ -89,17 +91,28 @@ class TileBuilds:
             )
         return [variant for variant in variants if variant.name not in failed]
 
+    def compile_likeliest(self, asked: Iterable[tuple[Dispatcher, Problem]]) -> None:
+        """Compile what `offer_likeliest` would for these problems, without a CUDA context: a GPU
+        that is held does not wait for the compiler then.
+        """
+        gpu = discovery.gpu()
+        if gpu is None:
+            return
+        names = dict.fromkeys(
+            name
+            for entry, problem in asked
+            for name in _likeliest(entry, problem, gpu.cores // CORES_OF_SM, gpu.name)
+        )
+        self.built([self._kernel(name) for name in names], gpu.arch)
+
     def offer_likeliest(self, gemm: DispatchedGemm, matrices: Matrices) -> None:
         """Offer a dispatcher over tiles those that are likeliest to be fastest on these matrices
         and compute them right; C is written.
         """
         entry, problem, gpu = gemm.entry, matrices.problem, gemm.gpu
-        if not entry.any_tile:
-            return
-        likely = tile_choice.ranked(problem, entry.dtype, gpu.sm_count, gpu.device.name)
-        likely = likely[: 1 if discovery.rehearsing() else COMPILED]
+        likely = _likeliest(entry, problem, gpu.sm_count, gpu.device.name)
         addresses = matrices.a.address, matrices.b.address, matrices.c[ROLES[1]].address
-        kernels = [self._kernel(tile.name) for tile in likely]
+        kernels = [self._kernel(name) for name in likely]
         arch = _arch(kernels[0]) if kernels else ""
         for variant in self.built(kernels, arch):
             if variant.unsupported_reason(problem, dict(zip("ABC", addresses, strict=True))):
@@ -124,6 +137,14 @@ class TileBuilds:
         kernel = self.entries.find(name)
         assert isinstance(kernel, Variant)
         return kernel
+
+
+def _likeliest(entry: Dispatcher, problem: Problem, sms: int, gpu: str) -> list[str]:
+    """Return the names of the likeliest tiles of a dispatcher; one of them in a rehearsal."""
+    if not entry.any_tile:
+        return []
+    likely = tile_choice.ranked(problem, entry.dtype, sms, gpu)
+    return [tile.name for tile in likely[: 1 if discovery.rehearsing() else COMPILED]]
 
 
 def _arch(variant: Variant) -> str:

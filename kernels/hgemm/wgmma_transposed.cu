@@ -41,7 +41,7 @@
 //            dynamic shared memory: the stages, the inbox, their barriers, and 1024 bytes to align them.
 // Requires:  lda, ldb, ldc multiples of 8; A, B, C 16-byte aligned; BM a multiple of CX and of 8 SLICES; sm_90a. Boxes:
 //            BM / CX x 64 of A, 64 / CY x 64 of B's rows or columns, BM / SLICES x 64 of C, swizzled over 128 bytes.
-// Run:       make try KERNEL=hgemm_transposed_16x64_bf16
+// Run:       make try KERNEL=hgemm_transposed_64x64_bf16
 
 #include "include/epilogue.cuh"
 #include "include/mbarrier.cuh"

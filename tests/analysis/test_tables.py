@@ -67,7 +67,7 @@ def test_every_variant_of_the_catalogue_has_a_row_of_kernels_with_its_checks(
     assert kernel["cases"] == kernel["passed"] == (h100.checks["variant"] == kernel.name).sum()
     checks = [("a", True, 0.2), ("a", False, None), ("b", True, 0.9)]
     made = pd.DataFrame(checks, columns=["variant", "passed", "error_over_bound"]).assign(case="c")
-    assert "best_bf16" in rows.at["hgemm_transposed_16x64_bf16", "dispatchers"]
+    assert "best_bf16" in rows.at["hgemm_transposed_64x64_k2_bf16", "dispatchers"]
     counted = kernels.checked(SimpleNamespace(checks=made))  # type: ignore[arg-type]
     assert counted.loc["a"].tolist() == [2, 1, 0.2] and counted.loc["b"].tolist() == [1, 1, 0.9]
 

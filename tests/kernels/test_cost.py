@@ -197,7 +197,7 @@ def test_a_dispatcher_takes_the_shortest_predicted_time_of_the_kernels_that_suit
         times = [cost.time_us(variant, problem) for variant in order]
         assert times == sorted(times) and entry.pick(problem) is first
         assert {variant.name for variant in order} == {variant.name for variant in entry.variants}
-        assert first.tile["m"] < 2 * problem.m
+        assert first.tile["m"] <= 2 * problem.m
         picked.add(first.name)
     assert len(picked) >= 4
 

@@ -5,10 +5,10 @@ on ptxsim's H100.
     make rehearse EXPERIMENT=my_experiment               # one experiment with all of its variants that can be emulated
     python tests/rehearsal/rehearse.py my_experiment --variants sgemm_warptile cublas_fp32 --size 256
 
-It works in a copy of the project, in rehearsal/, and touches nothing else. There, problems have at
-most --size rows, columns and k, and two processes measure each. Launches and checks are real, on an
-emulated GPU; NVML and ncu are stand-ins. Times come from a made-up clock, and every output says so.
-A rehearsal that was cut starts anew, but compiles no kernel again.
+It works in a copy of the project, in rehearsal/, and touches nothing else. There, an experiment
+has at most four problems, of at most --size rows, columns and k, and two processes measure each.
+Launches and checks are real, on an emulated GPU; NVML and ncu are stand-ins. Times come from a
+made-up clock, and every output says so. A rehearsal that was cut starts anew, but compiles no kernel again.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ EXPERIMENTS = ("sgemm_ladder", "hopper_ladder")
 KERNELS = ("sgemm_blocktile_2d", "sgemm_c_dispatch", "hgemm_wgmma_tma_bf16")
 VARIANTS = (*KERNELS, "cublas_fp32", "cublas_bf16")
 EMULATED_LIBRARIES = ("cublas", "cublaslt")
+PROBLEMS = 4  # that an experiment has at most
 PROTOCOL = {"processes": 2, "samples": 5, "window_s": 0.02, "warmup_s": 0.01}
 STAND_IN = ".stand-in"  # in the copy: NVML's stand-in and its state, and the locks of its cards
 BUILDS = ("build", "toolchain.json")  # of results/: what another rehearsal need not make again
@@ -232,8 +233,8 @@ def prepare(
 
 
 def small(experiment: Experiment, variants: Sequence[str], size: int) -> Mapping[str, Any]:
-    """An experiment's file with problems of at most `size` and few samples, of `variants` or all
-    that are emulated.
+    """An experiment's file with a few problems of at most `size` and few samples, of `variants` or
+    all that are emulated.
     """
     entries = catalogue.load()
     names = [name for name in experiment.variants if not variants or name in variants]
@@ -246,7 +247,8 @@ def small(experiment: Experiment, variants: Sequence[str], size: int) -> Mapping
         axes = [{axis: min(getattr(p, axis), size) for axis in "mnk"} for p in problems]
         pairs = zip(axes, problems, strict=True)
         small = [ProblemSpec(**own, alpha=p.alpha, beta=p.beta) for own, p in pairs]
-        return list(dict.fromkeys(map(str, small)))
+        distinct = list(dict.fromkeys(map(str, small)))
+        return distinct[:: -(-len(distinct) // PROBLEMS) or 1]
 
     problems, profiled = shrunk(experiment.problems), shrunk(experiment.profiled)
     document = {"title": experiment.title, "question": experiment.question, "variants": names}

@@ -77,7 +77,7 @@ def test_the_fastest_of_the_likeliest_is_bound_and_a_plain_bind_takes_the_first(
 def test_a_remembered_choice_is_neither_ranked_nor_timed_again(
     ran: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, known = gemm(), "hgemm_transposed_128x128_c1x2_bf16"
+    one, known = gemm(), "hgemm_transposed_128x128_c1x2_k2_bf16"
     one.choose(P, Choice(known, TIMED))
     monkeypatch.setattr(cost, "fastest_first", None)
     one.bind_fastest(P, *PLACES, lambda *_: pytest.fail("timed"))()
@@ -107,7 +107,7 @@ def test_an_offered_tile_is_timed_and_remembered_by_its_name(
     tile = catalogue.load().find("hgemm_tile_64x128_bfirst_c2x1_s8_bf16")
     assert isinstance(tile, Variant)
     for known in (None, Choice(tile.name, TIMED + 1)):
-        one = gemm("hgemm_tiled_bf16")
+        one = gemm("hgemm_best_bf16")
         one.offer(P, tile, tmp_path)
         if known:
             one.choose(P, known)

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from contracts import UserError
+from experiments.gpu import discovery
 from experiments.stages import build, tile_builds, toolchain
 from experiments.stages.interleave import ROLES
 from experiments.stages.tile_builds import TileBuilds
@@ -20,7 +21,7 @@ from kernels import catalogue, tile_choice
 from kernels.catalogue import Problem, Variant
 
 CATALOGUE = catalogue.load()
-ENTRY: Any = CATALOGUE["hgemm_tiled_bf16"]
+ENTRY: Any = CATALOGUE["hgemm_best_bf16"]
 P = Problem.packed(2816, 776, 3008)
 LIKELY = [tile.name for tile in tile_choice.ranked(P, gpu="NVIDIA H200")[: tile_builds.COMPILED]]
 
@@ -87,6 +88,20 @@ def test_the_likeliest_tiles_are_compiled_once_and_offered_where_they_are_right(
         assert gemm.ran == LIKELY and gemm.offered == [n for n in LIKELY if n != LIKELY[1]]
     assert sorted(compiled) == sorted(LIKELY)
     assert next(r.message for r in caplog.records if LIKELY[1] in r.message).endswith(": off")
+
+
+def test_before_a_gpu_is_held_all_is_compiled_that_a_search_asks_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[str]
+) -> None:
+    here = discovery.Gpu("NVIDIA H200", "sm_90a", "1", cores=132 * 128)
+    monkeypatch.setattr(discovery, "gpu", lambda: here)
+    plain = replace(ENTRY, any_tile=False)
+    TileBuilds(CATALOGUE, tmp_path).compile_likeliest([(ENTRY, P), (ENTRY, P), (plain, P)])
+    assert sorted(compiled) == sorted(LIKELY)
+    gemm: Any = Gemm()
+    checks_fail_of(monkeypatch, gemm)
+    TileBuilds(CATALOGUE, tmp_path).offer_likeliest(gemm, matrices())
+    assert gemm.offered == LIKELY and len(compiled) == len(LIKELY)
 
 
 def test_a_cache_of_another_compiler_is_not_used(
