@@ -898,6 +898,37 @@ class TimingMethods(Row):
     code_hash: CodeHash
 
 
+@table(
+    "api_calls",
+    target="api_calls",
+    archive="if there",
+)
+class ApiCalls(Row):
+    """One row for each CUDA call, kernel and copy of a benchmark program, as CUPTI recorded it.
+
+    Calls of the operating system are not recorded, nor is the making of events.
+    """
+
+    KEY = ("variant", "kind", "name", "n")
+    variant: Variant
+    kind: Literal["context", "api", "copy", "kernel", "launch"] = column(
+        "allocations before the recording, by the host's clock: the first one makes the context; "
+        "calls of the host; copies and kernels on the GPU; the calls that launch, by size"
+    )
+    name: str = column("of a launch: the first one of its size, or the later ones")
+    n: int | None = optional("of a launch: m = n = k", ge=1, le=LARGEST)
+    calls: int = column(ge=1)
+    bytes: int | None = optional("copied", unit="bytes", ge=0)
+    share: float | None = optional("of the time of all rows of its kind", ge=0, le=1)
+    total_us: float = column(unit="us", ge=0)
+    mean_us: float = column(unit="us", ge=0)
+    median_us: float = column(unit="us", ge=0)
+    min_us: float = column(unit="us", ge=0)
+    max_us: float = column(unit="us", ge=0)
+    stddev_us: float | None = optional("of a sample; empty for one call", unit="us", ge=0)
+    code_hash: CodeHash
+
+
 # ---- files of no GPU, and what a run keeps for itself --------------------------------------------
 
 

@@ -10,6 +10,7 @@ import argparse
 
 from contracts import run_command
 from experiments.studies import (
+    api_calls,
     error_over_k,
     ffma_issue,
     inter_warp_conflicts,
@@ -20,6 +21,7 @@ from experiments.studies import (
 )
 
 STUDIES = (
+    api_calls,
     error_over_k,
     ffma_issue,
     inter_warp_conflicts,
