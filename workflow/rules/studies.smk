@@ -9,6 +9,8 @@ ERROR_OVER_K += [
     "cublas_tf32",
 ]
 TIMED_OTHERWISE = ["sgemm_warptile", "cublas_fp32", "cublas_bf16"]
+# Of the sizes that sgemm_cu times, by 128 from the first to the last
+TIMED_SIZES = [1024, 2048, 3072, 4096, 6144, 8192, 10240, 12800]
 # The programs of the profiling worklog, with the sizes that each runs
 PROGRAMS = {"sgemm_blocktile_2d": [128, 256, 512, 1024, 2048, 4096], "sgemm_vectorized": [4096]}
 
@@ -127,8 +129,9 @@ if PLAN.measuring:
             gpu=1,
         params:
             built=BUILT,
+            sizes=[f"--size {n}" for n in TIMED_SIZES],
         shell:
-            "python -m experiments.studies timing_methods {wildcards.variant} --size 1024 --size 4096 --size 8192"
+            "python -m experiments.studies timing_methods {wildcards.variant} {params.sizes}"
             " {params.built} --out {output} 2>&1 | tee {log}"
 
     # What CUPTI records of a program that times kernels, through torch for CUDA
