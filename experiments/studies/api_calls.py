@@ -13,6 +13,7 @@ allocation that makes the context comes before any recording, so the host's cloc
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import json
 import logging
@@ -20,7 +21,7 @@ import re
 import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -227,13 +228,36 @@ def _statistics(times: Sequence[float]) -> dict[str, Any]:
     }
 
 
+@contextlib.contextmanager
+def profiled() -> Iterator[Any]:
+    """Record what the block runs; yield a torch.profiler for `events_of`, once the block has ended.
+
+    A context of CUDA must be there.
+    """
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    torch.zeros(1, device="cuda")  # The profiler starts in a context that torch knows.
+    torch.cuda.synchronize()
+    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+        yield recorded
+
+
+def events_of(recorded: Any) -> list[dict[str, Any]]:
+    """Return the events of a Chrome trace of what `profiled` recorded."""
+    with scratch() as folder:
+        trace = folder / "trace.json"
+        recorded.export_chrome_trace(str(trace))
+        events: list[dict[str, Any]] = json.loads(trace.read_text())["traceEvents"]
+    return events
+
+
 def measure(variant: Variant, sizes: Sequence[int], build_dir: Path) -> list[dict[str, Any]]:
     """Run and record the program; return rows of api_calls.csv.
 
     It must come before anything else of this process touches the GPU.
     """
     import torch
-    from torch.profiler import ProfilerActivity, profile
 
     from experiments.gpu.device import CatalogueKernel, Gpu
 
@@ -241,22 +265,16 @@ def measure(variant: Variant, sizes: Sequence[int], build_dir: Path) -> list[dic
     first, *later = allocations_us(runtime, 4 * max(sizes) ** 2)
     gpu = Gpu(build_dir)
     kernel = CatalogueKernel(gpu, variant)
-    torch.zeros(1, device="cuda")  # The profiler starts in a context that torch knows.
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as recorded:
+    with profiled() as recorded:
         times = run_program(runtime, kernel.bind, int(gpu.stream.handle), sizes)
     for n, milliseconds in times.items():
         logger.info(f"{variant.name}, n = {n}: {milliseconds * 1e3:.1f} us a launch by events")
-    with scratch() as folder:
-        trace = folder / "trace.json"
-        recorded.export_chrome_trace(str(trace))
-        events = json.loads(trace.read_text())["traceEvents"]
     before = [
         {"kind": "context", "name": name} | _statistics(part)
         for name, part in (("first cudaMalloc", [first]), ("later cudaMalloc", later))
     ]
     common = {"variant": variant.name, "code_hash": code_of(variant, build_dir)}
-    return [common | row for row in before + summarise(events, sizes)]
+    return [common | row for row in before + summarise(events_of(recorded), sizes)]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -268,14 +286,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--out", required=True, type=Path)
 
 
-def require_profiler() -> None:
+def require_profiler(study: str) -> None:
     """Raise `UserError` where torch.profiler cannot record a GPU; this imports torch."""
     try:
         import torch
     except ImportError:
-        raise UserError("api_calls needs torch for CUDA, which is not installed") from None
+        raise UserError(f"{study} needs torch for CUDA, which is not installed") from None
     if torch.version.cuda is None:
-        raise UserError(f"api_calls needs torch for CUDA; this one is {torch.__version__}")
+        raise UserError(f"{study} needs torch for CUDA; this one is {torch.__version__}")
 
 
 def run(options: argparse.Namespace) -> None:
@@ -286,7 +304,7 @@ def run(options: argparse.Namespace) -> None:
     for size in options.size:
         if reason := variant.unsupported_reason(Problem.square(size)):
             raise UserError(reason)
-    require_profiler()
+    require_profiler("api_calls")
     with session():
         rows = measure(variant, options.size, options.build_dir)
     kinds = sorted({row["kind"] for row in rows})

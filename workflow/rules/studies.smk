@@ -14,6 +14,9 @@ TIMED_SIZES = [1024, 2048, 3072, 4096, 6144, 8192, 10240, 12800]
 # The programs of the profiling worklog, with the sizes that each runs
 PROGRAMS = {"sgemm_blocktile_2d": [128, 256, 512, 1024, 2048, 4096], "sgemm_vectorized": [4096]}
 
+# Squares on which a library's own choice of a kernel is recorded
+LIBRARY_SIZES = [64, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192]
+
 
 def there(names):
     """Those that take part; without a GPU, kernels of ours alone."""
@@ -154,6 +157,24 @@ if PLAN.measuring:
             "python -m experiments.studies api_calls {wildcards.variant} {params.sizes}"
             " {params.built} --out {output} 2>&1 | tee {log}"
 
+    rule library_kernels:
+        input:
+            "experiments/studies/library_kernels.py",
+            harness=HARNESS,
+        output:
+            f"{RESULTS}/library_kernels.csv",
+        log:
+            f"results/logs/{MACHINE}/library_kernels.log",
+        priority: 10
+        resources:
+            gpu=1,
+        params:
+            built=BUILT,
+            sizes=[f"--size {n}" for n in LIBRARY_SIZES],
+        shell:
+            "python -m experiments.studies library_kernels cublas_fp32 {params.sizes}"
+            " {params.built} --out {output} 2>&1 | tee {log}"
+
     rule ffma_issue:
         """Cycles of FFMAs by the banks of their registers, and of loads that ptxas merges."""
         input:
@@ -223,9 +244,9 @@ rule cross_validation:
 
 
 rule api_calls:
-    """CUDA calls, kernels and copies of a program that times kernels."""
+    """CUDA calls, kernels and copies of a program that times kernels, and the kernels of cuBLAS."""
     input:
-        [PLAN.tables["api_calls"]] if "api_calls" in PLAN.made else [],
+        [PLAN.tables[name] for name in ("api_calls", "library_kernels") if name in PLAN.made],
 
 
 # ---- tables that are joined of parts -------------------------------------------------------------
