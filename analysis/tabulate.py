@@ -31,6 +31,7 @@ from analysis.tables import (
     timings,
 )
 from contracts import UserError, choose, write_text
+from contracts.rows import ApiCalls
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,7 @@ TABLES: dict[str, Callable[[Sources], pd.DataFrame | dict[str, Any]]] = {
     "gpus": lambda sources: gpus.gpus_table(sources.archives),
     "spread": lambda sources: gpus.spread_table(sources.archives),
     "coverage": lambda sources: coverage.coverage_table(sources.archives),
+    "api_calls": lambda sources: sources.results.table("api_calls")[[*ApiCalls.model_fields]],
 }
 
 # These tables have rows of several GPUs, which this column names.

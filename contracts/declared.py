@@ -180,6 +180,9 @@ class Tune(Document):
     """
 
     size: int = column("m = n = k", ge=128, le=32768)
+    also: dict[Literal["sgemm_autotuned", "sgemm_warptile"], list[int]] = column(
+        "kernel to the further sizes at which it is swept, too", default={}
+    )
     data: Data
     flush_l2: bool = column("overwrite the L2 cache before each sample")
     samples: int = column(

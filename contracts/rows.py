@@ -682,7 +682,7 @@ class Tuning(Row):
     failed.
     """
 
-    KEY = ("kernel", "BM", "BN", "BK", "WM", "WN", "WNITER", "TM", "TN", "threads")
+    KEY = ("kernel", "BM", "BN", "BK", "WM", "WN", "WNITER", "TM", "TN", "threads", "size")
     kernel: str = column("entry of kernels/catalogue.yaml whose template is swept")
     BM: int = column("the block's tile", ge=1)
     BN: int = column(ge=1)
@@ -707,7 +707,7 @@ class Tuning(Row):
     spill_bytes: int | None = optional("per thread, stores plus loads", unit="bytes", ge=0)
     shared_bytes: int | None = optional("per block", unit="bytes", ge=0)
     occupancy: float | None = optional("theoretical", ge=0, le=1)
-    size: int | None = optional("m = n = k", ge=1, le=LARGEST)
+    size: int | None = optional("m = n = k; empty where it was not timed", ge=1, le=LARGEST)
     round: Annotated[Literal[1, 2], BeforeValidator(_integer)] | None = optional(
         "2: among the best of the first round, measured again with more samples"
     )
@@ -895,6 +895,61 @@ class TimingMethods(Row):
     time_us: float = column("what it reports for one launch", unit="us", gt=0)
     sm_clock_mhz: float | None = optional("median during it; empty where it takes no stamps", **MHZ)
     replays: int = column(ge=1)
+    code_hash: CodeHash
+
+
+@table(
+    "api_calls",
+    target="api_calls",
+    archive="if there",
+)
+class ApiCalls(Row):
+    """One row for each CUDA call, kernel and copy of a benchmark program, as CUPTI recorded it.
+
+    Calls of the operating system are not recorded, nor is the making of events.
+    """
+
+    KEY = ("variant", "kind", "name", "n")
+    variant: Variant
+    kind: Literal["context", "api", "copy", "kernel", "launch"] = column(
+        "allocations before the recording, by the host's clock: the first one makes the context; "
+        "calls of the host; copies and kernels on the GPU; the calls that launch, by size"
+    )
+    name: str = column("of a launch: the first one of its size, or the later ones")
+    n: int | None = optional("of a launch: m = n = k", ge=1, le=LARGEST)
+    calls: int = column(ge=1)
+    bytes: int | None = optional("copied", unit="bytes", ge=0)
+    share: float | None = optional("of the time of all rows of its kind", ge=0, le=1)
+    total_us: float = column(unit="us", ge=0)
+    mean_us: float = column(unit="us", ge=0)
+    median_us: float = column(unit="us", ge=0)
+    min_us: float = column(unit="us", ge=0)
+    max_us: float = column(unit="us", ge=0)
+    stddev_us: float | None = optional("of a sample; empty for one call", unit="us", ge=0)
+    code_hash: CodeHash
+
+
+@table(
+    "library_kernels",
+    target="api_calls",
+    archive="if there",
+)
+class LibraryKernels(Row):
+    """One row for each kernel that one call of a library runs, as CUPTI recorded it."""
+
+    KEY = ("variant", "m", "n", "k", "rank")
+    variant: Variant
+    m: M
+    n: N
+    k: K
+    rank: int = column("1: the longest of the call's kernels", ge=1)
+    kernels: int = column("that the call runs", ge=1)
+    kernel: str
+    grid_x: int = column("blocks", ge=1)
+    grid_y: int = column(ge=1)
+    grid_z: int = column("more than 1 where k is divided among blocks", ge=1)
+    threads: int = column("of a block", ge=1, le=1024)
+    time_us: float = column("least of several calls", unit="us", gt=0)
     code_hash: CodeHash
 
 

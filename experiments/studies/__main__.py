@@ -10,20 +10,24 @@ import argparse
 
 from contracts import run_command
 from experiments.studies import (
+    api_calls,
     error_over_k,
     ffma_issue,
     inter_warp_conflicts,
     launch_latency,
+    library_kernels,
     smem_microbench,
     timing_methods,
     xor_double_buffer,
 )
 
 STUDIES = (
+    api_calls,
     error_over_k,
     ffma_issue,
     inter_warp_conflicts,
     launch_latency,
+    library_kernels,
     smem_microbench,
     timing_methods,
     xor_double_buffer,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from contracts import UserError, read_yaml
@@ -173,12 +173,20 @@ class Sweep:
     """experiments/tuning/tile_autotune.yaml; contracts/declared.py, `Tune`, explains the fields."""
 
     size: int
+    also: Mapping[str, list[int]]
     data: str
     flush_l2: bool
     samples: int
     finalists: int
     final_samples: int
     kernels: Mapping[str, Mapping[str, list[int]]]
+
+    def by_size(self) -> Iterator[Sweep]:
+        """Yield the sweep at each of its sizes, the main one first."""
+        yield replace(self, also={})
+        for size in dict.fromkeys(itertools.chain.from_iterable(self.also.values())):
+            kernels = {name: self.kernels[name] for name in self.also if size in self.also[name]}
+            yield replace(self, size=size, also={}, kernels=kernels)
 
     def configurations(self) -> Iterator[Configuration]:
         """Yield every combination of every kernel's values, in the order of the grid."""

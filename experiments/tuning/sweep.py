@@ -6,7 +6,7 @@ The grid is tile_autotune.yaml; space.py says what is left out of it and why. Al
 built first, on all processors, and stay built for the next sweep. Each is checked with one case and
 then interleaved with cuBLAS on the same matrices. Their order is drawn at random, so that a drift
 of the clock does not look like an effect of the tile. The best of each kernel are timed again with
-more samples, and the fastest of these wins.
+more samples, and the fastest of these wins. A further size is a sweep of its own after that.
 """
 
 from __future__ import annotations
@@ -198,9 +198,28 @@ def winner(rows: Mapping[str, Row], kernel: str) -> Row:
 
 
 def tune(sweep: Sweep, arch: str, harness_dir: Path, nvcc: Path, out: Path) -> None:
-    """Build and time the configurations, write tuning.csv, and print the winners."""
+    """Build and time the configurations, write tuning.csv, and print the winners.
+
+    At a further size only what can be timed there has rows.
+    """
     require_gpu()
-    folder, configurations = out.parent / "tune" / arch, list(sweep.configurations())
+    folder = out.parent / "tune" / arch
+    main, *others = (timed(each, arch, harness_dir, folder, nvcc) for each in sweep.by_size())
+    further = [row for rows in others for row in rows.values() if row["valid"]]
+    write_rows(out, Tuning, [*main.values(), *further])
+    for kernel, parameters in sweep.kernels.items():
+        row = winner(main, kernel)
+        template = ", ".join(f"{name}: {row[name]}" for name in parameters)
+        print(f"{kernel} in kernels/catalogue.yaml, for {_speed(row)}:")
+        print(f"    template: {{{template}}}\n    threads: {row['threads']}")
+
+
+def timed(sweep: Sweep, arch: str, harness_dir: Path, folder: Path, nvcc: Path) -> dict[str, Row]:
+    """Build and time the configurations at the sweep's size; return their rows by name.
+
+    :param folder: of what is built, which stays there.
+    """
+    configurations = list(sweep.configurations())
     rows = {configuration.name: row_of(configuration) for configuration in configurations}
     variants = {c.name: c.variant() for c in configurations if c.broken is None}
     for name, columns in zip(variants, build_all(variants, folder, arch, nvcc), strict=True):
@@ -212,12 +231,10 @@ def tune(sweep: Sweep, arch: str, harness_dir: Path, nvcc: Path, out: Path) -> N
 
     with session():
         race(sweep, rows, measure)
-    write_rows(out, Tuning, list(rows.values()))
-    for kernel, parameters in sweep.kernels.items():
-        row = winner(rows, kernel)
-        template = ", ".join(f"{name}: {row[name]}" for name in parameters)
-        print(f"{kernel} in kernels/catalogue.yaml, for {_speed(row)}:")
-        print(f"    template: {{{template}}}\n    threads: {row['threads']}")
+    for row in rows.values():
+        # Of two sizes, rows that could not be built are told apart, too.
+        row["size"] = sweep.size if row["valid"] else None
+    return rows
 
 
 def main() -> None:

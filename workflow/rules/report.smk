@@ -31,6 +31,7 @@ rule report_tables:
             caption="gpus",
         ),
         reported("results/tables/coverage.csv", "Tables", "What was measured and what left out"),
+        reported("results/tables/api_calls.csv", "Tables", "A program on host and GPU"),
         "results/tables/summary.json",
     log:
         "results/logs/tables.log",

@@ -9,6 +9,13 @@ ERROR_OVER_K += [
     "cublas_tf32",
 ]
 TIMED_OTHERWISE = ["sgemm_warptile", "cublas_fp32", "cublas_bf16"]
+# Of the sizes that sgemm_cu times, by 128 from the first to the last
+TIMED_SIZES = [1024, 2048, 3072, 4096, 6144, 8192, 10240, 12800]
+# The programs of the profiling worklog, with the sizes that each runs
+PROGRAMS = {"sgemm_blocktile_2d": [128, 256, 512, 1024, 2048, 4096], "sgemm_vectorized": [4096]}
+
+# Squares on which a library's own choice of a kernel is recorded
+LIBRARY_SIZES = [64, 128, 192, 256, 384, 512, 768, 1024, 2048, 4096, 8192]
 
 
 def there(names):
@@ -125,8 +132,47 @@ if PLAN.measuring:
             gpu=1,
         params:
             built=BUILT,
+            sizes=[f"--size {n}" for n in TIMED_SIZES],
         shell:
-            "python -m experiments.studies timing_methods {wildcards.variant} --size 1024 --size 4096 --size 8192"
+            "python -m experiments.studies timing_methods {wildcards.variant} {params.sizes}"
+            " {params.built} --out {output} 2>&1 | tee {log}"
+
+    # What CUPTI records of a program that times kernels, through torch for CUDA
+    rule api_calls_part:
+        input:
+            lambda wildcards: built(wildcards.variant),
+            "experiments/studies/api_calls.py",
+            harness=HARNESS,
+        output:
+            f"{PARTS}/api_calls/{{variant}}.csv",
+        log:
+            f"results/logs/{MACHINE}/api_calls.{{variant}}.log",
+        priority: 10
+        resources:
+            gpu=1,
+        params:
+            built=BUILT,
+            sizes=lambda wildcards: [f"--size {n}" for n in PROGRAMS[wildcards.variant]],
+        shell:
+            "python -m experiments.studies api_calls {wildcards.variant} {params.sizes}"
+            " {params.built} --out {output} 2>&1 | tee {log}"
+
+    rule library_kernels:
+        input:
+            "experiments/studies/library_kernels.py",
+            harness=HARNESS,
+        output:
+            f"{RESULTS}/library_kernels.csv",
+        log:
+            f"results/logs/{MACHINE}/library_kernels.log",
+        priority: 10
+        resources:
+            gpu=1,
+        params:
+            built=BUILT,
+            sizes=[f"--size {n}" for n in LIBRARY_SIZES],
+        shell:
+            "python -m experiments.studies library_kernels cublas_fp32 {params.sizes}"
             " {params.built} --out {output} 2>&1 | tee {log}"
 
     rule ffma_issue:
@@ -197,6 +243,12 @@ rule cross_validation:
         [PLAN.tables["timing_methods"]] if "timing_methods" in PLAN.made else [],
 
 
+rule api_calls:
+    """CUDA calls, kernels and copies of a program that times kernels, and the kernels of cuBLAS."""
+    input:
+        [PLAN.tables[name] for name in ("api_calls", "library_kernels") if name in PLAN.made],
+
+
 # ---- tables that are joined of parts -------------------------------------------------------------
 
 
@@ -209,6 +261,7 @@ def parts_of_study(name, variants):
 JOINED = {"error_over_k": (parts_of_study("error_over_k", ERROR_OVER_K), None)}
 if PLAN.measuring:
     JOINED["timing_methods"] = (parts_of_study("timing_methods", TIMED_OTHERWISE), None)
+    JOINED["api_calls"] = (parts_of_study("api_calls", PROGRAMS), None)
 if not PLAN.drawing:
     JOINED["resources"] = (lambda scope: built(*PLAN.kernels_in(scope)), PLAN.kernels_in)
     JOINED["emulated-checks"] = (

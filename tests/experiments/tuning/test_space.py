@@ -66,6 +66,14 @@ def variant_of(kernel: str, values: str) -> catalogue.Variant:
     return Configuration(kernel, template, None).variant()
 
 
+def test_a_further_size_is_a_sweep_of_its_kernels_alone() -> None:
+    main, other = space.load().by_size()
+    assert (main.size, [*main.kernels]) == (4096, [PLAIN, WARP])
+    assert (other.size, [*other.kernels]) == (2048, [PLAIN])
+    tiles = {c.name for c in main.configurations() if c.kernel == PLAIN and c.broken is None}
+    assert {c.name for c in other.configurations() if c.broken is None} == tiles
+
+
 def test_the_grid_is_large_and_has_every_kernel_s_own_values() -> None:
     """What the rungs used before a sweep is measured, too."""
     configurations = list(space.load().configurations())
