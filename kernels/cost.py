@@ -51,11 +51,13 @@ class Scheme:
     """What a source's kernels take besides their steps, in microseconds.
 
     start_us: the launch. store_us: a tile of 128 x 128 elements, as far as no multiply-adds hide
-    it.
+    it. step_us, unaligned: in place of those of `Rates`, where they are given.
     """
 
     start_us: float
     store_us: float
+    step_us: float | None = None
+    unaligned: float | None = None
 
 
 TENSOR_CORES = Rates(3.96e6, 11.3e6, 2.28e6, 0.134, 0.0, 0.0, 3.15, 0.0)
@@ -67,6 +69,8 @@ SCHEMES = {
     "wgmma_coop": Scheme(5.7, 0.7),
     "wgmma_pingpong_wide": Scheme(6.1, 0.2),
     "splitk": Scheme(6.7, 2.8),
+    # What cuBLAS's kernels with such tiles and blocks took on an H100 in four problems.
+    "plain": Scheme(4.0, 2.0, step_us=0.15, unaligned=0.05),
     "t128x256x8_cpasync": Scheme(2.9, 2.7),
     "tma_streamk": Scheme(12.8, 0.4),
     "3xtf32_wgmma": Scheme(5.0, 1.35),
@@ -134,6 +138,12 @@ def resident(variant: Variant, sms: int = SMS) -> int:
     return max(int(blocks * sms * fraction) // cluster, 1)
 
 
+def in_turn(variant: Variant) -> bool:
+    """Return whether the GPU gives a kernel's tiles to SMs in turn, several blocks at a time."""
+    persistent = variant.blocks_per_sm > 0
+    return not persistent and not variant.tensor_cores and "BLOCKS" in variant.template
+
+
 def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
     """Return how a launch of `variant` divides `problem` over `sms` SMs.
 
@@ -144,6 +154,11 @@ def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
     tiles = math.prod(variant.tiles(problem)) // math.prod(variant.cluster)
     steps = -(-problem.k // (variant.tile["k"] * variant.splits))
     blocks = resident(variant, sms)
+    if in_turn(variant):
+        # An SM that is free gets the next tile: the busiest has at most one more than any other.
+        busiest = -(-tiles // sms)
+        rounds = -(-busiest // int(variant.template["BLOCKS"]))
+        return Schedule(tiles, steps, blocks, rounds * steps, 0.0, busiest / rounds)
     left = tiles % blocks
     sharing, longest = split_k(variant, tiles, steps, blocks)
     if not sharing:
@@ -181,7 +196,7 @@ def time_us(variant: Variant, problem: Problem, sms: int = SMS) -> float:
             1 / int(values.get("TM", 8)) + 1 / int(values.get("TN", 16))
         )
         if any(ld % 4 for ld in (problem.lda, problem.ldb, problem.ldc)):
-            multiply_us *= 1 + rates.unaligned
+            multiply_us *= 1 + (rates.unaligned if scheme.unaligned is None else scheme.unaligned)
     # Bytes of a step from L2; blocks of a cluster share tiles of A and B.
     share_a, share_b = (
         int(values.get("CN", values.get("CX", 1))),
@@ -189,7 +204,8 @@ def time_us(variant: Variant, problem: Problem, sms: int = SMS) -> float:
     )
     active = min(plan.tiles * max(plan.splits, 1.0), plan.blocks) * variant.cluster_blocks
     l2_us = (rows / share_a + columns / share_b) * depth * types.ab.bytes * active / rates.l2_bytes
-    per_step_us = rates.step_us * depth / (64 if variant.tensor_cores else 16)
+    step_us = rates.step_us if scheme.step_us is None else scheme.step_us
+    per_step_us = step_us * depth / (64 if variant.tensor_cores else 16)
     steps_us = plan.max_steps * (max(multiply_us, l2_us) + per_step_us)
 
     # Each matrix is read or written once.
@@ -197,7 +213,7 @@ def time_us(variant: Variant, problem: Problem, sms: int = SMS) -> float:
     dram_us = (
         (p.m * p.k + p.k * p.n) * types.ab.bytes + p.m * p.n * types.c.bytes
     ) / rates.dram_bytes
-    rounds = -(-plan.tiles // plan.blocks)
+    rounds = plan.max_steps // plan.steps if in_turn(variant) else -(-plan.tiles // plan.blocks)
     total = (
         scheme.start_us
         + max(steps_us, dram_us)
