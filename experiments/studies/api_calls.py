@@ -46,6 +46,8 @@ KINDS = {
     "gpu_memcpy": "copy",
     "gpu_memset": "copy",
 }
+# What torch.profiler calls those of CUDA's calls that it has no name for, and what the table does
+UNNAMED = {"INVALID": "without a name"}
 OF_THE_PROFILER = ("cudaDeviceSynchronize",)  # It waits so when it stops; the program does not.
 LAUNCHING = re.compile("cu(da)?LaunchKernel")
 
@@ -165,7 +167,7 @@ def summarise(events: Iterable[Mapping[str, Any]], sizes: Sequence[int]) -> list
     for event in events:
         kind = KINDS.get(event.get("cat", "")) if event.get("ph") == "X" else None
         if kind and event["name"] not in OF_THE_PROFILER:
-            groups[kind, event["name"]].append(event)
+            groups[kind, UNNAMED.get(event["name"], event["name"])].append(event)
     totals: dict[str, float] = defaultdict(float)
     for (kind, _), members in groups.items():
         totals[kind] += sum(event["dur"] for event in members)

@@ -108,13 +108,14 @@ def measure(variant: Variant, problem: Problem, build_dir: Path) -> dict[str, np
     grid, arch = variant.grid(problem, 1 << 20), f"sm_{variant.arch}a"  # wgmma is of one alone
     with scratch() as folder:
         copy = marked(variant, folder)
-        build.build_kernel(copy, arch, folder)
+        for made in (variant, copy):
+            build.build_kernel(made, arch, folder)
         empty = folder / "empty.cu"
         blocks = variant.cluster_blocks
         empty.write_text(EMPTY.format(threads=variant.threads, blocks=blocks))
         build.compile_source(empty, empty.with_suffix(""), arch, toolchain.nvcc())
         gpu = Gpu(build_dir)
-        kernel, with_marks = CatalogueKernel(gpu, variant), CatalogueKernel(gpu, copy, folder)
+        kernel, with_marks = (CatalogueKernel(gpu, made, folder) for made in (variant, copy))
         if grid[0] > (most := kernel.filled_sms(variant)):
             raise UserError(f"{grid[0]} tiles, but {most} run at a time; take fewer")
         code = load_cubin(empty.with_suffix(".cubin"))

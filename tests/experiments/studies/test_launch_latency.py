@@ -26,7 +26,6 @@ def kernel(name: str) -> Variant:
 @pytest.mark.gpu
 def test_the_parts_of_a_launch_follow_each_other_and_make_it_up(tmp_path: Path) -> None:
     tile = kernel("hgemm_tile_64x64_bfirst_c2x1_s3_bf16")
-    build.build_kernel(tile, "sm_90a", tmp_path)
     harness = ROOT / "experiments" / "gpu" / "harness.cu"
     build.compile_source(harness, tmp_path / "harness", "sm_90a", toolchain.nvcc())
     with session(wait_s=600):
