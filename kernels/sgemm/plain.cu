@@ -1,26 +1,27 @@
 // plain: a small tile a block, for problems that are thin or short.
 //
-// The one idea it adds to `t128x256x8_cpasync`: that has one block of 256 threads a multiprocessor, and a product of
-// 6512 x 234 has 51 of its tiles, for 132 multiprocessors. Here blocks are small, several share a multiprocessor, and one
-// multiplies while another waits for its first bytes or stores its last. Unlike `splitk`, a block computes one tile, all
-// of k, and has nothing to agree on with others: it is there sooner, and the GPU gives the next tile to whichever
-// multiprocessor is free.
+// The one idea it adds to `t128x256x8_cpasync`: there one block of 256 threads fills a multiprocessor, and a product of
+// 6512 x 234 has 51 tiles, for 132 multiprocessors. Here a tile is small, and several blocks share a multiprocessor: one
+// multiplies while another waits for its first bytes or stores its last. Unlike those of `splitk`, a block computes one
+// tile, all of k, and agrees with no other. The GPU gives the next tile to whichever multiprocessor is free.
 //
 //     global memory ------------------> shared memory --> fragments --> sums --> shared memory --> global memory
 //              STAGES - 1 steps ahead,  a ring            two sets,              whole rows of C
 //              BK of k a step           of STAGES         one p ahead
 //
-// - The first step has what k leaves over BK, the others go down from there: only the first asks where k ends.
-// - Copies of A are of 4 bytes, and transpose it on the way: 8 k of 4 rows a warp, on 32 banks. Of B they are of 16 bytes
-//   where it lies on multiples of 16 in rows of multiples of 4, else of 4.
-// - Rows of A beyond the last are read from the last, and what becomes of them is not stored. Columns of B beyond the last
-//   are zero.
-// - Where each copy comes from is a 32-bit distance from a place that all threads share and that moves from step to step.
+// - The first step has what k leaves over BK, and the others go down from there: only the first asks where k ends. What
+//   is eight or less takes half a step.
+// - Copies of A are of 4 bytes, and transpose it on the way: 16 k of 2 rows a warp, on 32 banks. Rows of 32 bytes, as 8 k
+//   are, would take twice as long, for each lies in a line of its own.
+// - Copies of B are of 4, 8 or 16 bytes, as it is aligned.
+// - Rows of A beyond the last are read from the last, and what becomes of them is not stored. Columns of B beyond the
+//   last are zero.
+// - Where a copy comes from is a 32-bit distance from a place that all threads share, which moves from step to step.
 //
-// Template:  BM, BN, BK: the block's tile; STAGES: of the ring; TM, TN: a thread's sums; LANES_N: lanes of a warp along n and
-//            APART, which lane has what (include/warp_tile.cuh); BLOCKS: of a multiprocessor.
-// Launch:    BM BN / (TM TN) threads (1-D); grid x over tiles of n, y over tiles of m. Dynamic shared memory: STAGES times
-//            (BM + 4 + BN) BK floats.
+// Template:  BM, BN, BK: the block's tile; STAGES: of the ring; TM, TN: a thread's sums; LANES_N: lanes of a warp along n
+//            and APART, which lane has what (include/warp_tile.cuh); BLOCKS: of a multiprocessor.
+// Launch:    BM BN / (TM TN) threads (1-D); grid x over tiles of n, y over tiles of m. Dynamic shared memory: STAGES
+//            times (BM + 4 + BN) BK floats.
 // Requires:  nothing; any m, n, k and leading dimension.
 // Run:       make try KERNEL=sgemm_plain_64x128
 
@@ -42,6 +43,18 @@ struct Across {
 
 // The number of words, 1, 2 or 4, that `count` is a multiple of.
 __device__ __forceinline__ int aligned_words(uint64_t count) { return count % 4 == 0 ? 4 : count % 2 == 0 ? 2 : 1; }
+
+// work(Words<width>) for a width of 1, 2 or 4.
+template <typename Work>
+__device__ __forceinline__ void for_width(int width, Work work) {
+    if (width == 4) {
+        work(Words<4>());
+    } else if (width == 2) {
+        work(Words<2>());
+    } else {
+        work(Words<1>());
+    }
+}
 
 // Copies so many words past the registers; zeros, and nothing is read, where not `inside`.
 template <int WIDTH>
@@ -82,8 +95,8 @@ sgemm_plain(int m, int n, int k, float alpha, const float* A, int lda, const flo
     extern __shared__ float memory[];
     const uint32_t shared = ptx::shared_address(memory);
 
-    // What this thread copies of A: of one row in every ROWS_A a word. Two words that lie 8 k apart would meet in a bank;
-    // so in every second eight of k, rows change places with those two further.
+    // What this thread copies of A: a word of one row in every ROWS_A. Words that lie 8 k apart would meet in a bank. So
+    // in the second eight of k, a row's place is that of the row two further, or two before.
     constexpr int ROWS_A = THREADS / BK, PASSES_A = BM / ROWS_A;
     static_assert(BM % ROWS_A == 0 && THREADS % BK == 0);
     const int a_row = threadIdx.x / BK, a_col = threadIdx.x % BK;
@@ -92,18 +105,23 @@ sgemm_plain(int m, int n, int k, float alpha, const float* A, int lda, const flo
 #pragma unroll
     for (int i = 0; i < PASSES_A; ++i) a_at[i] = min(tile_row + a_row + i * ROWS_A, m - 1) * lda + a_col;
 
-    // And of B: of one row in every `Across::rows`, as many words at a time as all of B is aligned to.
+    // And of B: of one row in every THREADS / Across::lanes, as many words at a time as all of B is aligned to.
     const int aligned = min(aligned_words(ldb | n), aligned_words(reinterpret_cast<uintptr_t>(B) / 4));
-    const int across = aligned == 4 ? Across<BN, 4>::lanes : aligned == 2 ? Across<BN, 2>::lanes : Across<BN, 1>::lanes;
     constexpr int MOST_ROWS = BK * Across<BN, 1>::lanes / THREADS, MOST_WORDS = BN / Across<BN, 1>::lanes;
-    const int b_row = threadIdx.x / across, b_col = threadIdx.x % across * aligned;
+    int b_row, b_col, rows_apart, words_apart;
+    auto place_b = [&](auto words) {
+        constexpr int WIDTH = decltype(words)::value, LANES = Across<BN, WIDTH>::lanes;
+        b_row = threadIdx.x / LANES, b_col = threadIdx.x % LANES * WIDTH;
+        rows_apart = THREADS / LANES, words_apart = LANES * WIDTH;
+    };
+    for_width(aligned, place_b);
     const uint32_t b_store = shared + A_BYTES + (b_row * BN + b_col) * 4;
     unsigned b_at[MOST_ROWS];
     bool inside[MOST_WORDS];
 #pragma unroll
-    for (int i = 0; i < MOST_ROWS; ++i) b_at[i] = (b_row + i * (THREADS / across)) * ldb + b_col;
+    for (int i = 0; i < MOST_ROWS; ++i) b_at[i] = (b_row + i * rows_apart) * ldb + b_col;
 #pragma unroll
-    for (int j = 0; j < MOST_WORDS; ++j) inside[j] = tile_col + b_col + j * across * aligned < n;
+    for (int j = 0; j < MOST_WORDS; ++j) inside[j] = tile_col + b_col + j * words_apart < n;
 
     // The first step has what is left of k, and in its last eight where that is eight or less.
     const int last = (k - 1) / BK * BK;
@@ -129,13 +147,7 @@ sgemm_plain(int m, int n, int k, float alpha, const float* A, int lda, const flo
                 }
             }
         };
-        if (aligned == 4) {
-            copy_b(Words<4>());
-        } else if (aligned == 2) {
-            copy_b(Words<2>());
-        } else {
-            copy_b(Words<1>());
-        }
+        for_width(aligned, copy_b);
         A -= BK;
         B -= static_cast<int64_t>(BK) * ldb;
     };
@@ -199,8 +211,8 @@ sgemm_plain(int m, int n, int k, float alpha, const float* A, int lda, const flo
         here = following;
     }
 
-    // Four rows of each patch at a time through shared memory: then neighbouring lanes have neighbouring columns. The last
-    // barrier was behind all reads of tiles.
+    // Four rows of each patch at a time through shared memory: then neighbouring lanes have neighbouring columns. All
+    // reads of tiles were before the last barrier.
     constexpr int LD = WN + 4, LINES = LANES_M * 4;
     static_assert(THREADS / 32 * LINES * LD <= STAGES * STAGE_BYTES / 4);
     const uint32_t scratch = shared + warp * LINES * LD * 4;

@@ -183,6 +183,27 @@ def test_a_tile_more_than_run_at_a_time_costs_another_wave() -> None:
     assert one < wave and (wave, more) == pytest.approx((4.9 + another, 4.9 + 2 * another))
 
 
+def test_tiles_in_turn_take_as_long_as_the_sm_that_has_most() -> None:
+    """Three blocks of an SM run at a time: seven tiles are three rounds, whose multiply-adds add up."""
+    plain = CATALOGUE.kernels["sgemm_plain_64x128"]
+    of_step = 64 * 128 * 16 / 0.27e6 * (1 + 0.97 * (1 / 8 + 1 / 8))
+    for tiles, busiest, rounds in (
+        (1, 1, 1),
+        (132, 1, 1),
+        (133, 2, 1),
+        (396, 3, 1),
+        (6 * 132 + 1, 7, 3),
+    ):
+        problem = Problem.packed(64 * tiles, 128, 160)
+        plan = cost.schedule(plain, problem)
+        assert (plan.tiles, plan.max_steps, plan.splits) == (tiles, 10 * rounds, 0)
+        assert plan.blocks_per_sm == pytest.approx(busiest / rounds)
+        by_hand = 4 + 10 * (busiest * of_step + rounds * 0.15) + busiest * 2 / 2
+        assert cost.time_us(plain, problem) == pytest.approx(by_hand)
+    odd = Problem.packed(64, 127, 160)
+    assert cost.time_us(plain, odd) == pytest.approx(4 + 10 * (1.05 * of_step + 0.15) + 1)
+
+
 @pytest.mark.parametrize(
     "name", ["sgemm_best", "hgemm_best_bf16", "hgemm_best_fp16", "hgemm_best_bcol_bf16"]
 )
