@@ -18,11 +18,10 @@
 //   last are zero.
 // - Where a copy comes from is a 32-bit distance from a place that all threads share, which moves from step to step.
 //
-// Template:  BM, BN, BK: the block's tile; STAGES: of the ring; TM, TN: a thread's sums; LANES_N: lanes of a warp along n
-//            and APART, which lane has what (include/warp_tile.cuh); BLOCKS: of a multiprocessor.
+// Template:  BM, BN, BK: the block's tile; STAGES: of the ring; TM, TN: a thread's sums; BLOCKS: of a multiprocessor.
 // Launch:    BM BN / (TM TN) threads (1-D); grid x over tiles of n, y over tiles of m. Dynamic shared memory: STAGES
 //            times (BM + 4 + BN) BK floats.
-// Requires:  nothing; any m, n, k and leading dimension.
+// Requires:  nothing; any m, n, k and leading dimension whose tile lies within 2^32 words.
 // Run:       make try KERNEL=sgemm_plain_64x128
 
 #include "include/ptx.cuh"
@@ -76,12 +75,12 @@ __device__ __forceinline__ void swap(float& a, float& b) {
     a = b, b = other;
 }
 
-template <int BM, int BN, int BK, int STAGES, int TM, int TN, int LANES_N, bool APART, int BLOCKS>
+template <int BM, int BN, int BK, int STAGES, int TM, int TN, int BLOCKS>
 __global__ void __launch_bounds__(BM* BN / (TM * TN), BLOCKS)
 sgemm_plain(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C,
             int ldc) {
     constexpr int THREADS = BM * BN / (TM * TN);
-    constexpr int LANES_M = 32 / LANES_N;
+    constexpr int LANES_N = 8, LANES_M = 32 / LANES_N;
     constexpr int WM = TM * LANES_M, WN = TN * LANES_N;
     constexpr int A_LD = BM + 4, A_BYTES = BK * A_LD * 4, STAGE_BYTES = A_BYTES + BK * BN * 4;
     static_assert(BM % WM == 0 && BN % WN == 0 && (BK == 8 || BK == 16) && THREADS % 32 == 0);
@@ -103,7 +102,9 @@ sgemm_plain(int m, int n, int k, float alpha, const float* A, int lda, const flo
     const uint32_t a_store = shared + (a_col * A_LD + (a_row ^ a_col / 8 * 2)) * 4;
     unsigned a_at[PASSES_A];
 #pragma unroll
-    for (int i = 0; i < PASSES_A; ++i) a_at[i] = min(tile_row + a_row + i * ROWS_A, m - 1) * lda + a_col;
+    for (int i = 0; i < PASSES_A; ++i) {
+        a_at[i] = static_cast<unsigned>(min(a_row + i * ROWS_A, m - 1 - tile_row)) * lda + a_col;
+    }
 
     // And of B: of one row in every THREADS / Across::lanes, as many words at a time as all of B is aligned to.
     const int aligned = min(aligned_words(ldb | n), aligned_words(reinterpret_cast<uintptr_t>(B) / 4));
@@ -126,7 +127,7 @@ sgemm_plain(int m, int n, int k, float alpha, const float* A, int lda, const flo
     // The first step has what is left of k, and in its last eight where that is eight or less.
     const int last = (k - 1) / BK * BK;
     int skip = (BK - (k - last)) / 8 * 8;
-    A += last - skip;
+    A += static_cast<int64_t>(tile_row) * lda + last - skip;
     B += static_cast<int64_t>(last - skip) * ldb + tile_col;
     // From global to the stage at `to`, the k that `count`; then down to the next step's.
     auto copy = [&](uint32_t to, auto counts) {
@@ -156,7 +157,7 @@ sgemm_plain(int m, int n, int k, float alpha, const float* A, int lda, const flo
     // The upper left corner of the warp's tile, and what this thread reads of it.
     const int warp = threadIdx.x / 32;
     const int warp_row = warp / (BN / WN) * WM, warp_col = warp % (BN / WN) * WN;
-    const Lane<LANES_N, APART> lane;
+    const Lane<LANES_N> lane;
     const uint32_t a_load = shared + (warp_row + lane.row * 4) * 4;
     const uint32_t b_load = shared + A_BYTES + (warp_col + lane.col * 4) * 4;
     float a[2][TM], b[2][TN], sum[TM][TN] = {};
