@@ -325,6 +325,20 @@ class Numbers:
             known = vars(machine) | vars(machine.ceilings)
             value = _cell(pd.Series(known), column, f"machine.json has no {column}")
             return in_unit_of(column, value)
+        row = self._rows(table, column, where).iloc[0]
+        words = ", ".join(f"{name} = {value}" for name, value in where.items())
+        return in_unit_of(column, _cell(row, column, f"{table} has no {column} of {words}"))
+
+    def values(self, table: str, column: str, **where: Any) -> list[int]:
+        """The integers in a column of a recorded table, ascending: of the rows with these values in
+        other columns.
+
+        values("timing_methods", "n", variant="cublas_fp32", protocol="sgemm_cu")
+        """
+        return sorted({int(value) for value in self._rows(table, column, where)[column]})
+
+    def _rows(self, table: str, column: str, where: Mapping[str, Any]) -> pd.DataFrame:
+        """The rows of a recorded table with these values, of which there is one at least."""
         of_variants = "variant" in choose(TABLES, table, "table", "cell").model.model_fields
         rows = self.results.table(table) if of_variants else self.results.raw(table)
         if rows.empty:
@@ -334,8 +348,8 @@ class Numbers:
         for name, value in where.items():
             rows = rows[rows[name] == (value.value if isinstance(value, Estimate) else value)]
         words = ", ".join(f"{name} = {value}" for name, value in where.items())
-        row = self._first(rows, f"{table} has no row of {words}")
-        return in_unit_of(column, _cell(row, column, f"{table} has no {column} of {words}"))
+        self._first(rows, f"{table} has no row of {words}")
+        return rows
 
     def tile(
         self, column: str, kernel: str = "sgemm_autotuned", n: int = SIZE, **where: int
@@ -396,7 +410,13 @@ class Numbers:
         functions: dict[str, Callable[..., Any]] = {
             name: functools.partial(self._quantity, name) for name in quantities
         }
-        others: list[Callable[..., Any]] = [self.speedup, self.same_gpu, self.sizes, self.cell]
+        others: list[Callable[..., Any]] = [
+            self.speedup,
+            self.same_gpu,
+            self.sizes,
+            self.cell,
+            self.values,
+        ]
         others += [self.fractions, self.minimum_cycles, self.tile, self.published, self.analytic]
         functions |= {function.__name__: function for function in others}
         functions |= {"rounds_to": rounds_to, "contains": contains}
