@@ -265,7 +265,7 @@ class TensorMap(Document):
         list[Annotated[int, Field(ge=1, le=256)] | Arithmetic], Field(min_length=2, max_length=2)
     ] = column("rows and columns that one instruction moves")
     swizzle: Literal[0, 32, 64, 128] = column(default=0, unit="bytes")
-    l2_promotion: Literal[0, 64, 128, 256] = column(default=0, unit="bytes")
+    l2_promotion: int | Arithmetic = column("0, 64, 128 or 256", default=0, unit="bytes")
 
 
 def _one_key(value: Document) -> Document:

@@ -51,6 +51,8 @@ CATALOGUE = ROOT / "catalogue.yaml"
 # The entry that kernels of tiles are made of, without its dtype.
 TILE = "hgemm_wgmma_tile"
 
+# Of CUtensorMapL2promotion, in bytes
+PROMOTIONS = (0, 64, 128, 256)
 # A box of cuTensorMapEncodeTiled has at most so many rows and columns.
 MAX_BOX = 256
 WARP_THREADS, MAX_BLOCK_THREADS = 32, 1024
@@ -340,8 +342,16 @@ def _arguments(
             arguments.append(Workspace(parameter, zeroed=fields.get("zeroed", "never"), **sizes))
         else:
             rows, columns = (number(f"{parameter}.box", value) for value in fields["box"])
-            rest = {key: value for key, value in fields.items() if key != "box"}
-            arguments.append(TensorMap(parameter, (rows, columns), **rest))
+            promotion = number(
+                f"{parameter}.l2_promotion", fields.get("l2_promotion", 0), minimum=0
+            )
+            if promotion not in PROMOTIONS:
+                allowed = ", ".join(map(str, PROMOTIONS))
+                raise UserError(
+                    f"{path}: {name}.{parameter}.l2_promotion = {promotion}; allowed: {allowed}"
+                )
+            swizzle = fields.get("swizzle", 0)
+            arguments.append(TensorMap(parameter, (rows, columns), swizzle, promotion))
     names = [argument if isinstance(argument, str) else argument.name for argument in arguments]
     if twice := next((argument for argument in names if names.count(argument) > 1), None):
         raise UserError(f"{path}: {name}.arguments has {twice!r} twice")

@@ -13,8 +13,11 @@ from kernels.tiles import BLOCK, ROW_BYTES, Tile, tiles
 
 GPU = "NVIDIA H100 80GB HBM3"
 MIN_STAGES = 3
-# Tiles of one size and division of k differ in cluster, pipeline and turns; of each size so many are proposed.
+# Tiles of one size and division of k differ in cluster and turns. Of each size so many are proposed, where tiles take one
+# round; where they take several, there is one, because sizes matter more.
 OF_ONE_SIZE = 2
+# Clusters of more blocks wait for each other too often where tiles take several rounds.
+SEVERAL_ROUNDS_BLOCKS = 2
 # Where less than this of what is loaded is multiplied, another order of A and B does better.
 MIN_READ = 0.8
 
@@ -65,6 +68,9 @@ def pruned(tile: Tile, problem: Problem, sms: int) -> str | None:
             return f"{tile.slices} slices, but {turns} rounds"
         if (steps := _count(problem.k, BLOCK)) < 2 * tile.slices:
             return f"{tile.slices} slices of {steps} steps over k"
+    blocks = tile.down * tile.across
+    if blocks > SEVERAL_ROUNDS_BLOCKS and (turns := rounds(tile, problem, sms, 1.0)[0]) > 1:
+        return f"{blocks} blocks of a cluster keep step for {turns} rounds"
     # Loads need a few steps' time to come.
     if tile.stages < MIN_STAGES:
         return f"{tile.stages} stages; a pipeline needs {MIN_STAGES}"
@@ -103,7 +109,7 @@ def time_us(tile: Tile, problem: Problem, times: TileTimes, sms: int) -> float:
 
 def ranked(problem: Problem, dtype: str = "bf16", sms: int = 132, gpu: str = GPU) -> list[Tile]:
     """Return the tiles that are left for a problem, the shortest expected time first; of each size
-    and number of slices at most two.
+    and number of slices at most OF_ONE_SIZE.
     """
     times = times_of(gpu)
     left = [tile for tile in tiles(problem.b_layout, dtype) if pruned(tile, problem, sms) is None]
@@ -112,6 +118,7 @@ def ranked(problem: Problem, dtype: str = "bf16", sms: int = 132, gpu: str = GPU
     for tile in sorted(left, key=lambda tile: time_us(tile, problem, times, sms)):
         size = (tile.rows, tile.columns, tile.b_first, tile.slices)
         sizes[size] = sizes.get(size, 0) + 1
-        if sizes[size] <= OF_ONE_SIZE:
+        several = rounds(tile, problem, sms, times.large_clusters)[0] > 1
+        if sizes[size] <= (1 if several else OF_ONE_SIZE):
             order.append(tile)
     return order

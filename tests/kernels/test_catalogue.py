@@ -239,6 +239,12 @@ BROKEN = [  # section and entry, key, value, what the message has beside them
     (NAIVE, "treads", 64, "nearest: threads"),
     (NAIVE, "idea", None, "idea"),
     (VECTORIZED, "arguments", [{"tma_a": {"box": [257, 4]}}], "at most 256"),
+    (
+        VECTORIZED,
+        "arguments",
+        [{"tma_a": {"box": [8, 4], "l2_promotion": "TM"}}],
+        "l2_promotion = 8; allowed",
+    ),
     (VECTORIZED, "arguments", [{"tma_a": {"box": ["BN", 3]}}], "a multiple of 16"),
     (VECTORIZED, "arguments", [{"tma_c": {"box": [8, 64], "swizzle": 128}}], "256 bytes"),
     (VECTORIZED, "arguments", ["m", "n", "m"], "twice"),

@@ -15,6 +15,7 @@ from experiments.stages.cases import Case
 from experiments.stages.check import run_case
 from experiments.stages.tile_builds import COMPILED
 from kernels import catalogue, tile_choice, tiles
+from kernels.arguments import TensorMap
 from kernels.catalogue import Problem, Variant
 from kernels.tiles import Tile
 from ptxsim.ptx.compiler import compile_ptx
@@ -158,6 +159,25 @@ def test_another_number_of_multiprocessors_takes_other_tiles() -> None:
 )  # fmt: skip
 def test_a_tile_that_is_not_proposed_has_the_reason(tile: Tile, reason: str) -> None:
     assert tile_choice.pruned(tile, Problem.packed(2816, 136, 640), sms=132) == reason
+
+
+def test_large_clusters_are_for_one_round_alone() -> None:
+    tile = Tile(128, 128, down=4, across=2, stages=4)
+    one, several = Problem.square(1024), Problem.square(4096)
+    assert tile_choice.pruned(tile, one, sms=132) is None
+    reason = "8 blocks of a cluster keep step for 8 rounds"
+    assert tile_choice.pruned(tile, several, sms=132) == reason
+    order = tile_choice.ranked(several)
+    assert {tile.down * tile.across for tile in order} <= {1, 2}
+    sizes = [(tile.rows, tile.columns, tile.b_first, tile.slices) for tile in order]
+    assert len(set(sizes)) == len(sizes)
+
+
+def test_a_map_fetches_more_at_a_time_where_k_is_not_divided() -> None:
+    for slices, nbytes in ((1, 256), (2, 128), (8, 128)):
+        name = Tile(64, 64, stages=3, slices=slices).name
+        maps = [spec for spec in CATALOGUE.find(name).arguments if isinstance(spec, TensorMap)]
+        assert [spec.l2_promotion for spec in maps] == [nbytes, nbytes, 0]
 
 
 def test_a_gpu_without_a_fit_has_the_usual_constants() -> None:
