@@ -321,7 +321,7 @@ def _variant(name: str, entry: dict[str, Any], path: Path) -> Variant:
 
 
 def _arguments(
-    name: str, entry: dict[str, Any], number: Callable[[str, int | str], int], path: Path
+    name: str, entry: dict[str, Any], number: Callable[..., int], path: Path
 ) -> tuple[Argument, ...]:
     """Return an entry's arguments in the kernel's order.
 

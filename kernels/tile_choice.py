@@ -13,8 +13,8 @@ from kernels.tiles import BLOCK, ROW_BYTES, Tile, tiles
 
 GPU = "NVIDIA H100 80GB HBM3"
 MIN_STAGES = 3
-# Tiles of one size and division of k differ in cluster and turns. Of each size so many are proposed, where tiles take one
-# round; where they take several, there is one, because sizes matter more.
+# Tiles of one size and division of k differ in cluster and turns. Of each size so many are proposed where tiles take
+# one round. Where they take several there is one, because sizes matter more.
 OF_ONE_SIZE = 2
 # Clusters of more blocks wait for each other too often where tiles take several rounds.
 SEVERAL_ROUNDS_BLOCKS = 2

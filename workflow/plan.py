@@ -22,7 +22,7 @@ from contracts.rows import TABLES, Provenance, Table
 from experiments import declarations
 from experiments.declarations import Experiment
 from kernels import catalogue
-from kernels.catalogue import Catalogue
+from kernels.catalogue import Catalogue, Dispatcher
 from kernels.problem import ProblemSpec
 
 CONFIG = "config.yaml"
@@ -304,6 +304,15 @@ class Plan:
     def runnable_of(self, experiment: str, part: str) -> tuple[str, ...]:
         """The kernels and dispatchers of a part: it may be of libraries alone."""
         return tuple(name for name in self.parts(experiment)[part] if name in self.runnable)
+
+    def tiled(self, experiment: str, part: str) -> list[str]:
+        """The dispatchers of a part that run tiles which are compiled for a problem."""
+        entries = {name: self.catalogue.find(name) for name in self.parts(experiment)[part]}
+        return [
+            name
+            for name, entry in entries.items()
+            if isinstance(entry, Dispatcher) and entry.any_tile
+        ]
 
     @property
     def checking(self) -> bool:

@@ -475,7 +475,6 @@ def measured(
         # nothing else here may.
         for name in dict.fromkeys(item.variant for item in todo):
             import_early(request.entries.find(name))
-        LibraryCalls(kept, request.entries, request.build_dir).compile_tiles(todo)
         for number in sorted({item.process for item in todo}):
             of_process = [
                 item

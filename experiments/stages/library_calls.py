@@ -19,6 +19,7 @@ from experiments.stages.interleave import ROLES, Matrices
 from experiments.stages.store import Key, Measurement, Store
 from experiments.stages.tile_builds import TileBuilds
 from kernels.catalogue import Catalogue, Dispatcher, Entry, Problem, Variant
+from kernels.problem import ProblemSpec
 
 
 class LibraryCalls:
@@ -37,15 +38,19 @@ class LibraryCalls:
             return None
         return self.store.find(_key(entry, p), store.fingerprint_of(entry, self.build_dir).__eq__)
 
-    def compile_tiles(self, items: Iterable[Item]) -> None:
-        """Compile the tiles of the searches that these items lack; hold no GPU meanwhile."""
-        asked: dict[tuple[str, Problem], Dispatcher] = {}
-        for item in items:
-            entry = self.entries.find(item.variant)
-            if isinstance(entry, Dispatcher):
-                asked[entry.name, item.problem.of(entry.b_layout)] = entry
-        lacking = ((entry, p) for (_, p), entry in asked.items() if not self._search(entry, p))
-        self.tiles.compile_likeliest(lacking)
+    def compile_tiles(
+        self, asked: Iterable[tuple[Entry, ProblemSpec]], jobs: int | None
+    ) -> list[str]:
+        """Compile the tiles of the searches that are not stored, so many at a time; return their
+        names.
+        """
+        lacking = [
+            (entry, problem)
+            for entry, spec in asked
+            if isinstance(entry, Dispatcher)
+            and not self._search(entry, problem := spec.of(entry.b_layout))
+        ]
+        return self.tiles.compile_likeliest(lacking, jobs)
 
     def settle(self, gemm: Gemm, matrices: Matrices, session: str) -> None:
         """Let `gemm`, where it has several calls, use the fastest: kept, or found by a search on

@@ -57,8 +57,11 @@ class TileBuilds:
         compiler = build.compiler_name(toolchain.nvcc(self.nvcc))
         return self.build_dir / "tiles" / digest(compiler, arch)
 
-    def built(self, variants: Sequence[Variant], arch: str) -> list[Variant]:
-        """Return the tiles that are built, after those that lack were compiled, in parallel.
+    def built(
+        self, variants: Sequence[Variant], arch: str, jobs: int | None = None
+    ) -> list[Variant]:
+        """Return the tiles that are built, after those that lack were compiled, so many at a time;
+        None: one a core.
 
         Without a compiler there are none; that, and a tile that does not compile, is logged once.
         """
@@ -82,7 +85,7 @@ class TileBuilds:
                 return variant.name
             return None
 
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
+        with ThreadPoolExecutor(jobs or os.cpu_count()) as pool:
             failed = set(pool.map(make, lacking))
         if lacking:
             seconds = time.monotonic() - begin
@@ -91,19 +94,22 @@ class TileBuilds:
             )
         return [variant for variant in variants if variant.name not in failed]
 
-    def compile_likeliest(self, asked: Iterable[tuple[Dispatcher, Problem]]) -> None:
-        """Compile what `offer_likeliest` would for these problems, without a CUDA context: a GPU
-        that is held does not wait for the compiler then.
+    def compile_likeliest(
+        self, asked: Iterable[tuple[Dispatcher, Problem]], jobs: int | None = None
+    ) -> list[str]:
+        """Compile what `offer_likeliest` would for these problems, so many at a time, without a
+        CUDA context; return the names. Where no GPU is seen there are none.
         """
         gpu = discovery.gpu()
         if gpu is None:
-            return
+            return []
         names = dict.fromkeys(
             name
             for entry, problem in asked
             for name in _likeliest(entry, problem, gpu.cores // CORES_OF_SM, gpu.name)
         )
-        self.built([self._kernel(name) for name in names], gpu.arch)
+        built = self.built([self._kernel(name) for name in names], gpu.arch, jobs)
+        return [variant.name for variant in built]
 
     def offer_likeliest(self, gemm: DispatchedGemm, matrices: Matrices) -> None:
         """Offer a dispatcher over tiles those that are likeliest to be fastest on these matrices

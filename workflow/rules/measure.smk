@@ -80,12 +80,37 @@ rule check:
         "python -m experiments.stages.check {params.variants} {params.built} {params.store} --out {output} 2>&1 | tee {log}"
 
 
+# The tiles of any width that searches of an experiment's part will time. It is work for processors, while other jobs measure.
+rule compile_tiles:
+    input:
+        "experiments/{experiment}.yaml",
+        "kernels/hgemm/wgmma_tile.cu",
+        toolchain="results/toolchain.json",
+    output:
+        f"{PARTS}/tiles/{{experiment}}/{{part}}.txt",
+    log:
+        f"results/logs/{MACHINE}/tiles/{{experiment}}/{{part}}.log",
+    priority: 60
+    threads: lambda wildcards: max(1, (workflow.cores or 1) // 2)
+    params:
+        variants=lambda wildcards: PLAN.tiled(wildcards.experiment, wildcards.part),
+        sizes=f"--sizes-step {config['sizes_step']}" if config["sizes_step"] else "",
+        built=BUILT,
+        store=IN_STORE,
+    shell:
+        "python -m experiments.stages.compile_tiles {wildcards.experiment} {params.variants} {params.built} {params.store}"
+        " {params.sizes} --jobs {threads} --out {output} 2>&1 | tee {log}"
+
+
 # Time, clock and power: one job for some problems of a part of an experiment, in one clock policy.
 rule bench:
     input:
         lambda wildcards: built(*PLAN.parts(wildcards.experiment)[wildcards.part]),
         lambda wildcards: f"experiments/{wildcards.experiment}.yaml",
         lambda wildcards: rules.clocks.output if wildcards.clock_policy == "locked" else [],
+        lambda wildcards: (
+            rules.compile_tiles.output if PLAN.tiled(wildcards.experiment, wildcards.part) else []
+        ),
         harness=HARNESS,
         checked=lambda wildcards: checks_of(wildcards.experiment, wildcards.part),
     output:
