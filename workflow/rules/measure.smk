@@ -83,9 +83,11 @@ rule check:
 # The tiles of any width that searches of an experiment's part will time. It is work for processors, while other jobs measure.
 rule compile_tiles:
     input:
+        # A stored search is of these kernels.
+        lambda wildcards: built(*PLAN.tiled(wildcards.experiment, wildcards.part)),
         "experiments/{experiment}.yaml",
-        "kernels/hgemm/wgmma_tile.cu",
         toolchain="results/toolchain.json",
+        harness=HARNESS,
     output:
         f"{PARTS}/tiles/{{experiment}}/{{part}}.txt",
     log:
