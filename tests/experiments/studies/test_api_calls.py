@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import ctypes
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -87,6 +87,13 @@ def test_a_recording_that_lacks_launches_is_refused() -> None:
     assert {row["kind"] for row in rows} == {"api", "copy", "kernel"}
 
 
+def test_a_call_that_fails_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    runtime = object.__new__(api_calls.Runtime)
+    runtime._library = SimpleNamespace(cudaFree=lambda *_: 1)  # type: ignore[assignment]
+    with refused("^cudaFree failed with status 1$"):
+        runtime.free(4096)
+
+
 @pytest.mark.gpu
 def test_the_program_runs_as_its_text_has_it(tmp_path: Path) -> None:
     """An emulated GPU has no profiler: there, the program is what can be tried."""
@@ -104,6 +111,4 @@ def test_the_program_runs_as_its_text_has_it(tmp_path: Path) -> None:
         gpu = Gpu(tmp_path)
         bind, stream = CatalogueKernel(gpu, kernel).bind, int(gpu.stream.handle)
         times = api_calls.run_program(runtime, bind, stream, (128, 256), launches=2)
-        with refused("^cudaMemcpy failed with status 1$"):
-            runtime._call("cudaMemcpy", None, None, ctypes.c_size_t(4), 1)
     assert times.keys() == {128, 256} and min(times.values()) > 0
