@@ -43,10 +43,10 @@ def add_variant(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("variant", help="name in kernels/catalogue.yaml")
 
 
-def add_variants(parser: argparse.ArgumentParser) -> None:
+def add_variants(parser: argparse.ArgumentParser, required: bool = True) -> None:
     """Add the names of entries of the catalogue."""
-    names = "names in kernels/catalogue.yaml"
-    parser.add_argument("variants", nargs="+", metavar="VARIANT", help=names)
+    names, count = "names in kernels/catalogue.yaml", "+" if required else "*"
+    parser.add_argument("variants", nargs=count, metavar="VARIANT", help=names)
 
 
 def add_problems(parser: argparse.ArgumentParser, which: str, required: bool = False) -> None:

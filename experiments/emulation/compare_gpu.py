@@ -238,11 +238,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description="Compare the GPU's results with the emulator's, bit by bit."
     )
-    add_variants(parser)
+    # An experiment may have dispatchers alone, which are not compared.
+    add_variants(parser, required=False)
     add_build_dir(parser)
     add_store(parser)
     words = "folders with the emulator's saved results; default: they are made now"
-    parser.add_argument("--emulated", type=Path, nargs="+", default=[], metavar="DIR", help=words)
+    parser.add_argument("--emulated", type=Path, nargs="*", default=[], metavar="DIR", help=words)
     parser.add_argument(
         "--seed", type=int, help="of the first case of each; drawn afresh when left out"
     )
