@@ -76,8 +76,25 @@ SCHEMES = {
     "3xtf32_wgmma": Scheme(5.0, 1.35),
 }
 OTHERS = Scheme(6.0, 1.0)
-# A dispatcher's hash changes with these.
-CONSTANTS = repr((TENSOR_CORES, SPLIT_TF32, FMA_PIPE, SCHEMES, OTHERS))
+
+
+def rates_of(variant: Variant) -> Rates:
+    """Return what its arithmetic reaches."""
+    if not variant.tensor_cores:
+        return FMA_PIPE
+    return SPLIT_TF32 if variant.dtype == "fp32" else TENSOR_CORES
+
+
+def scheme_of(variant: Variant) -> Scheme:
+    """Return what its source takes besides the steps."""
+    return SCHEMES.get(variant.source.stem, OTHERS)
+
+
+def constants(variants: Iterable[Variant]) -> str:
+    """Return the constants that predictions of these rest on, as text: a dispatcher's hash changes
+    with them.
+    """
+    return "\n".join(sorted({f"{rates_of(v)} {scheme_of(v)}" for v in variants}))
 
 
 @dataclass(frozen=True)
@@ -178,14 +195,7 @@ def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
 def time_us(variant: Variant, problem: Problem, sms: int = SMS) -> float:
     """Return how long a launch of `variant` takes on an H100, in microseconds."""
     plan, values, types = schedule(variant, problem, sms), variant.template, variant.types
-    rates = (
-        FMA_PIPE
-        if not variant.tensor_cores
-        else SPLIT_TF32
-        if variant.dtype == "fp32"
-        else TENSOR_CORES
-    )
-    scheme = SCHEMES.get(variant.source.stem, OTHERS)
+    rates, scheme = rates_of(variant), scheme_of(variant)
     rows, columns, depth = (variant.tile[axis] for axis in "mnk")
     area = rows * columns / 128**2
 

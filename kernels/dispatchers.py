@@ -144,7 +144,7 @@ class Dispatcher:
         """Changes with its choices and with the constants of predictions; not with the sources of
         its kernels.
         """
-        constants = [cost.CONSTANTS] if self.predicted else []
+        constants = [cost.constants(self.variants)] if self.predicted else []
         constants += [tile_choice.constants()] if self.any_tile else []
         return digest(*map(str, self.choices), *constants)
 

@@ -232,9 +232,16 @@ def test_fewer_tiles_than_multiprocessors_are_divided_by_more_blocks() -> None:
     assert picked == [f"{outside}_k8", f"{outside}_k3", outside]
 
 
-def test_a_dispatcher_s_hash_follows_the_constants(monkeypatch: pytest.MonkeyPatch) -> None:
-    names = ("sgemm_best", "sgemm_c_dispatch")
+def test_a_dispatcher_s_hash_follows_the_constants_of_its_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    names = ("sgemm_best", "sgemm_3xtf32_best", "sgemm_c_dispatch")
     before = {name: CATALOGUE[name].source_hash for name in names}
-    monkeypatch.setattr(cost, "CONSTANTS", "other")
-    changed = [name for name in names if CATALOGUE[name].source_hash != before[name]]
-    assert changed == ["sgemm_best"]
+
+    def changed() -> list[str]:
+        return [name for name in names if CATALOGUE[name].source_hash != before[name]]
+
+    monkeypatch.setitem(cost.SCHEMES, "plain", cost.Scheme(1.0, 1.0))
+    assert changed() == ["sgemm_best"]
+    monkeypatch.setattr(cost, "SPLIT_TF32", cost.TENSOR_CORES)
+    assert changed() == ["sgemm_best", "sgemm_3xtf32_best"]
