@@ -22,6 +22,9 @@ SMS = 132
 MAX_GRAINS = 1024
 # Clusters of four or eight blocks fill this fraction of an H100's SMs: it runs 30, or 15, of them.
 LARGE_CLUSTER_SM_FRACTION = 0.91
+# Where a cluster adds up its tile in shared memory (include/cluster_rows.cuh): the time of both
+# barriers, and the bytes that an SM reads of other SMs in a microsecond. Estimated, not fitted.
+CLUSTER_SUMS_US, CLUSTER_BYTES = 1.0, 20e3
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ SCHEMES = {
     "splitk": Scheme(6.7, 2.8),
     # Fitted to 84 times on 14 problems of an H200 (4.7% root mean square).
     "plain": Scheme(6.0, 2.0, step_us=0.2, unaligned=0.1),
+    "plain_slices": Scheme(6.0, 2.0, step_us=0.2, unaligned=0.1),  # as plain: not fitted
     "t128x256x8_cpasync": Scheme(2.9, 2.7),
     "tma_streamk": Scheme(12.8, 0.4),
     "3xtf32_wgmma": Scheme(5.0, 1.35),
@@ -94,7 +98,11 @@ def constants(variants: Iterable[Variant]) -> str:
     """Return the constants that predictions of these rest on, as text: a dispatcher's hash changes
     with them.
     """
-    return "\n".join(sorted({f"{rates_of(v)} {scheme_of(v)}" for v in variants}))
+    variants = list(variants)
+    found = {f"{rates_of(v)} {scheme_of(v)}" for v in variants}
+    if any(in_turn(v) and v.splits > 1 for v in variants):
+        found.add(f"{CLUSTER_SUMS_US} {CLUSTER_BYTES}")
+    return "\n".join(sorted(found))
 
 
 @dataclass(frozen=True)
@@ -172,8 +180,8 @@ def schedule(variant: Variant, problem: Problem, sms: int = SMS) -> Schedule:
     steps = -(-problem.k // (variant.tile["k"] * variant.splits))
     blocks = resident(variant, sms)
     if in_turn(variant):
-        # An SM that is free gets the next tile: the busiest has at most one more than any other.
-        busiest = -(-tiles // sms)
+        # An SM that is free gets the next block: the busiest has at most one more than any other.
+        busiest = -(-tiles * variant.splits // sms)
         rounds = -(-busiest // int(variant.template["BLOCKS"]))
         return Schedule(tiles, steps, blocks, rounds * steps, 0.0, busiest / rounds)
     left = tiles % blocks
@@ -224,12 +232,17 @@ def time_us(variant: Variant, problem: Problem, sms: int = SMS) -> float:
         (p.m * p.k + p.k * p.n) * types.ab.bytes + p.m * p.n * types.c.bytes
     ) / rates.dram_bytes
     rounds = plan.max_steps // plan.steps if in_turn(variant) else -(-plan.tiles // plan.blocks)
+    # A block of a cluster that adds up in shared memory stores its part of the tile.
+    slices = variant.splits if in_turn(variant) else 1
     total = (
         scheme.start_us
         + max(steps_us, dram_us)
-        + rounds * scheme.store_us * area * plan.blocks_per_sm
+        + rounds * scheme.store_us * area / slices * plan.blocks_per_sm
     )
-    if plan.splits or variant.splits > 1:
+    if slices > 1:
+        others = rows * columns * types.c.bytes * (slices - 1) / slices
+        total += rounds * (CLUSTER_SUMS_US + others * plan.blocks_per_sm / CLUSTER_BYTES)
+    elif plan.splits or variant.splits > 1:
         total += (
             rates.exchange_us * area * (plan.blocks_per_sm if plan.splits else 1.0)
             + rates.part_us * plan.splits

@@ -18,12 +18,14 @@
 //   last are zero.
 // - Where a copy comes from is a 32-bit distance from a place that all threads share, which moves from step to step.
 //
-// Template:  BM, BN, BK: the block's tile; STAGES: of the ring; TM, TN: a thread's sums; BLOCKS: of a multiprocessor.
+// Template:  BM, BN, BK: the block's tile; STAGES: of the ring; TM, TN: a thread's sums; BLOCKS: of a multiprocessor;
+//            SLICES: 1. With more, a cluster of so many blocks computes a tile (plain_slices.cu).
 // Launch:    BM BN / (TM TN) threads (1-D); grid x over tiles of n, y over tiles of m. Dynamic shared memory: STAGES
 //            times (BM + 4 + BN) BK floats.
 // Requires:  nothing; any m, n, k and leading dimension whose tile lies within 2^32 words.
 // Run:       make try KERNEL=sgemm_plain_64x128
 
+#include "include/cluster_rows.cuh"
 #include "include/ptx.cuh"
 #include "include/split_k.cuh"
 #include "include/tile_scheduler.cuh"
@@ -75,8 +77,13 @@ __device__ __forceinline__ void swap(float& a, float& b) {
     a = b, b = other;
 }
 
-template <int BM, int BN, int BK, int STAGES, int TM, int TN, int BLOCKS>
-__global__ void __launch_bounds__(BM* BN / (TM * TN), BLOCKS)
+// plain_slices.cu defines it: a kernel whose cluster is one block would still be launched as clusters.
+#ifndef IN_CLUSTERS
+#define IN_CLUSTERS
+#endif
+
+template <int BM, int BN, int BK, int STAGES, int TM, int TN, int BLOCKS, int SLICES>
+__global__ void IN_CLUSTERS __launch_bounds__(BM* BN / (TM * TN), BLOCKS)
 sgemm_plain(int m, int n, int k, float alpha, const float* A, int lda, const float* B, int ldb, float beta, float* C,
             int ldc) {
     constexpr int THREADS = BM * BN / (TM * TN);
@@ -89,7 +96,17 @@ sgemm_plain(int m, int n, int k, float alpha, const float* A, int lda, const flo
     const TileCoord own = {static_cast<int>(blockIdx.y), static_cast<int>(blockIdx.x)};
     const TileCoord tile = gridDim.x <= 8 ? own : block_tile<8>();
     const int tile_row = tile.m * BM, tile_col = tile.n * BN;
-    if (alpha == 0.0f) return scale_c<BM, BN>(tile_row, tile_col, m, n, beta, C, ldc);
+    if (alpha == 0.0f) {
+        if (SLICES == 1 || blockIdx.z == 0) scale_c<BM, BN>(tile_row, tile_col, m, n, beta, C, ldc);
+        return;
+    }
+    if constexpr (SLICES > 1) {  // from here on, A, B and k are those of this slice
+        const int steps = (k + BK - 1) / BK, slice = blockIdx.z;
+        const int before = steps * slice / SLICES * BK;
+        k = min(steps * (slice + 1) / SLICES * BK, k) - before;
+        A += before;
+        B += static_cast<int64_t>(before) * ldb;
+    }
 
     extern __shared__ float memory[];
     const uint32_t shared = ptx::shared_address(memory);
@@ -212,8 +229,25 @@ sgemm_plain(int m, int n, int k, float alpha, const float* A, int lda, const flo
         here = following;
     }
 
-    // Four rows of each patch at a time through shared memory: then neighbouring lanes have neighbouring columns. All
-    // reads of tiles were before the last barrier.
+    // All reads of tiles were before the last barrier, and sums take their place.
+    if constexpr (SLICES > 1) {
+        constexpr int SUMS_LD = BN + 4;
+        static_assert(BM * SUMS_LD * 4 <= STAGES * STAGE_BYTES);
+#pragma unroll
+        for (int i = 0; i < TM; ++i) {
+            const int row = warp_row + (i / 4 * LANES_M + lane.row) * 4 + i % 4;
+#pragma unroll
+            for (int j = 0; j < TN; j += 4) {
+                const float* four = &sum[i][j];
+                ptx::store_shared_4(shared + (row * SUMS_LD + warp_col + j * LANES_N + lane.col * 4) * 4,
+                                    make_float4(four[0], four[1], four[2], four[3]));
+            }
+        }
+        return store_rows_of_cluster<SLICES, THREADS / 32, BM, BN, SUMS_LD>(shared, blockIdx.z, tile_row, tile_col, m,
+                                                                            n, alpha, beta, C, ldc);
+    }
+
+    // Four rows of each patch at a time through shared memory: then neighbouring lanes have neighbouring columns.
     constexpr int LD = WN + 4, LINES = LANES_M * 4;
     static_assert(THREADS / 32 * LINES * LD <= STAGES * STAGE_BYTES / 4);
     const uint32_t scratch = shared + warp * LINES * LD * 4;
