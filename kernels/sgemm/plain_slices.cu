@@ -21,7 +21,7 @@
 // Template:  as in plain.cu; SLICES: blocks of a cluster, 2 to 8.
 // Launch:    as in plain.cu; grid z over slices. A cluster's tile is BM (BN + 4) floats, which the ring must hold.
 // Requires:  as `plain`; sm_90.
-// Run:       make try KERNEL=sgemm_plain_64x128_k3
+// Run:       make try KERNEL=sgemm_plain_slices_64x128_k3
 
 #define IN_CLUSTERS __cluster_dims__(1, 1, SLICES)
 #include "sgemm/plain.cu"

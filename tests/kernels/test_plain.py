@@ -15,7 +15,7 @@ from kernels import catalogue, cost
 from kernels.catalogue import Problem
 
 PLAIN = "sgemm_plain_64x128"
-SLICED = "sgemm_plain_64x128_k3"
+SLICED = "sgemm_plain_slices_64x128_k3"
 CATALOGUE = catalogue.load()
 KERNEL = CATALOGUE.kernels[PLAIN]
 COPIES = "smsp__inst_executed_op_ldgsts.sum"
