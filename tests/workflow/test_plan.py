@@ -317,6 +317,12 @@ def test_what_another_architecture_is_needed_for_is_left_out_with_the_reason() -
         made(device=turing, variants=[name])
 
 
+def test_tiles_are_compiled_for_dispatchers_that_run_any() -> None:
+    run = made("all", device=H200)
+    assert run.tiled("any_shape_bf16", "bf16-1") == ["hgemm_best_bf16"]
+    assert run.tiled("sgemm_ladder", "fp32-4") == run.tiled("any_shape_fp32", "fp32-1") == []
+
+
 def test_every_architecture_has_a_plan() -> None:
     for arch in ("sm_75", "sm_86", "sm_89", "sm_100a", "sm_120"):
         found = made(device=Device(NO_GPU | {"arch": arch}))

@@ -16,9 +16,12 @@ from contracts import UserError
 from experiments.gpu import discovery
 from experiments.stages import build, tile_builds, toolchain
 from experiments.stages.interleave import ROLES
+from experiments.stages.library_calls import LibraryCalls
+from experiments.stages.store import Store
 from experiments.stages.tile_builds import TileBuilds
 from kernels import catalogue, tile_choice
 from kernels.catalogue import Problem, Variant
+from kernels.problem import ProblemSpec
 
 CATALOGUE = catalogue.load()
 ENTRY: Any = CATALOGUE["hgemm_best_bf16"]
@@ -102,6 +105,21 @@ def test_before_a_gpu_is_held_all_is_compiled_that_a_search_asks_for(
     checks_fail_of(monkeypatch, gemm)
     TileBuilds(CATALOGUE, tmp_path).offer_likeliest(gemm, matrices())
     assert gemm.offered == LIKELY and len(compiled) == len(LIKELY)
+
+
+def test_nothing_is_compiled_for_a_search_that_is_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[str]
+) -> None:
+    here = discovery.Gpu("NVIDIA H200", "sm_90a", "1", cores=132 * 128)
+    monkeypatch.setattr(discovery, "gpu", lambda: here)
+    calls = LibraryCalls(Store(tmp_path / "measured"), CATALOGUE, tmp_path)
+    stored = [P]
+    monkeypatch.setattr(calls, "_search", lambda _, problem: problem in stored or None)
+    kernel = CATALOGUE.find("sgemm_naive")
+    asked = [(entry, ProblemSpec(P.m, P.n, P.k)) for entry in (ENTRY, kernel)]
+    assert calls.compile_tiles(asked, jobs=2) == [] == compiled
+    stored.clear()
+    assert calls.compile_tiles(asked, jobs=2) == LIKELY and sorted(compiled) == sorted(LIKELY)
 
 
 def test_a_cache_of_another_compiler_is_not_used(
