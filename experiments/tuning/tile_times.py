@@ -8,6 +8,8 @@ that the present constants rank first are timed, and some that they do not. They
 they lack. The constants are those with the smallest
 relative error (least squares on logarithms), in which a slow tile counts less.
 
+`--problem 512x2112x7168 --likeliest 130 --others 0` times as many tiles of one problem.
+
 `--fit FILE ...` fits them to tables of earlier runs, such as one run on each of several GPUs. It
 prints what the present ranking costs: the fastest of the tiles that a dispatcher compiles beside
 the fastest of all that were timed.
@@ -20,7 +22,7 @@ import csv
 import logging
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,6 +31,7 @@ import numpy as np
 
 from contracts import UserError, atomic_write, run_command
 from contracts.declared import TileTimes
+from experiments.command_line import add_problems
 from experiments.gpu import discovery
 from experiments.stages.tile_builds import COMPILED, TileBuilds
 from kernels import catalogue, tile_choice, tiles
@@ -59,12 +62,8 @@ class Row:
     time_us: float
 
 
-def drawn(
-    count: int, seed: int, likeliest: int, others: int, sms: int = 132, gpu: str = tile_choice.GPU
-) -> Iterator[tuple[Problem, list[Tile]]]:
-    """Yield so many problems, each with the tiles to be timed: those that are ranked first for this
-    GPU, and others at random.
-    """
+def drawn(count: int, seed: int) -> Iterator[Problem]:
+    """Yield so many problems, of the three kinds in turn."""
     rng = random.Random(seed)
 
     def size(unit: int, least: int, most: int) -> int:
@@ -73,12 +72,27 @@ def drawn(
     for number in range(count):
         if number % 3 == 0:
             m, n, k = (size(8, 64, 8192) for _ in range(3))
-            problem = Problem.packed(m, n, k)
+            yield Problem.packed(m, n, k)
         elif number % 3 == 1:
             n, k = (size(128, 512, 28672) for _ in range(2))
-            problem = Problem.packed(2 ** rng.randint(0, 12), n, k)
+            yield Problem.packed(2 ** rng.randint(0, 12), n, k)
         else:
-            problem = Problem.square(size(8, 512, 8192))
+            yield Problem.square(size(8, 512, 8192))
+
+
+def with_tiles(
+    problems: Iterable[Problem],
+    likeliest: int,
+    others: int,
+    seed: int,
+    sms: int = 132,
+    gpu: str = tile_choice.GPU,
+) -> Iterator[tuple[Problem, list[Tile]]]:
+    """Yield each problem with the tiles to be timed: those that are ranked first for this GPU, and
+    others at random.
+    """
+    rng = random.Random(seed)
+    for problem in problems:
         order = tile_choice.ranked(problem, sms=sms, gpu=gpu)
         rest = order[likeliest:]
         yield problem, order[:likeliest] + rng.sample(rest, min(others, len(rest)))
@@ -215,7 +229,8 @@ def read_times(paths: Sequence[Path]) -> tuple[list[Row], str, int]:
                 tile = tiles.named(line["tile"])
                 if tile is None:
                     raise UserError(f"{path}: {line['tile']} is no tile")
-                problem = Problem.packed(int(line["m"]), int(line["n"]), int(line["k"]))
+                m, n, k = (int(line[axis]) for axis in "mnk")
+                problem = Problem.packed(m, n, k, tile.b_layout)
                 rows.append(Row(problem, tile, float(line["time_us"])))
                 gpus.add((line["gpu"], int(line["sms"])))
         except (OSError, KeyError, ValueError, csv.Error) as error:
@@ -230,7 +245,9 @@ def read_times(paths: Sequence[Path]) -> tuple[list[Row], str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description="Fit the constants of tiles to a GPU.")
     parser.add_argument("--build-dir", type=Path, help="folder with harness.cubin")
-    parser.add_argument("--problems", type=int, default=40, metavar="N", help="40 when left out")
+    words = "that are drawn; 40 when left out"
+    parser.add_argument("--problems", type=int, default=40, metavar="N", help=words)
+    add_problems(parser, "that are timed in place of drawn ones")
     parser.add_argument(
         "--likeliest",
         type=int,
@@ -254,10 +271,13 @@ def main() -> None:
         if (here := discovery.gpu()) is None:
             raise UserError("no GPU is visible here, and times are measured on one")
         gpu = here.name
-        asked = list(
-            drawn(options.problems, options.seed, options.likeliest, options.others, gpu=gpu)
+        problems = [spec.of("row") for spec in options.problem]
+        asked = with_tiles(
+            problems or drawn(options.problems, options.seed),
+            *(options.likeliest, options.others, options.seed),
+            gpu=gpu,
         )
-        rows, sms = measured(asked, options.build_dir, options.nvcc)
+        rows, sms = measured(list(asked), options.build_dir, options.nvcc)
         write_times(options.out, rows, gpu, sms)
     else:
         raise UserError("name --build-dir and --out, or tables with --fit")

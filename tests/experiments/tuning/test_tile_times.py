@@ -9,6 +9,7 @@ from helpers import assert_one_line, refused, run_module
 from experiments.tuning import tile_times
 from experiments.tuning.tile_times import Row
 from kernels import tile_choice
+from kernels.catalogue import Problem
 
 TIMES = tile_choice.times_of()
 
@@ -16,7 +17,7 @@ TIMES = tile_choice.times_of()
 def rows(times: object, problems: int) -> list[Row]:
     """As a GPU with these constants would measure, each off by up to 2%."""
     rng, taken = np.random.default_rng(4), []
-    for problem, listed in tile_times.drawn(problems, 1, 4, 4):
+    for problem, listed in tile_times.with_tiles(tile_times.drawn(problems, 1), 4, 4, 1):
         for tile in listed:
             time_us = tile_choice.time_us(tile, problem, times, sms=100)  # type: ignore[arg-type]
             taken.append(Row(problem, tile, time_us * rng.uniform(0.98, 1.02)))
@@ -41,3 +42,13 @@ def test_without_a_gpu_nothing_is_fitted(tmp_path) -> None:
     options = ("--build-dir", tmp_path, "--out", tmp_path / "times.csv", "--problems", 1)
     assert_one_line(run_module("experiments.tuning.tile_times", *options), "no GPU is visible here")
     assert not list(tmp_path.iterdir())
+
+
+def test_named_problems_are_read_as_they_were_written(tmp_path) -> None:
+    problems = [Problem.packed(512, 2112, 7168, layout) for layout in ("row", "column")]
+    asked = list(tile_times.with_tiles(problems, likeliest=5, others=2, seed=1))
+    assert [problem for problem, _ in asked] == problems
+    assert [tile for tile in asked[1][1][:5]] == tile_choice.ranked(problems[1])[:5]
+    taken = [Row(problem, tile, 10.0) for problem, listed in asked for tile in listed]
+    tile_times.write_times(tmp_path / "times.csv", taken, "NVIDIA H100", 132)
+    assert tile_times.read_times([tmp_path / "times.csv"]) == (taken, "NVIDIA H100", 132)
