@@ -102,5 +102,6 @@ def draw(results: Results, experiment: str | None = None) -> Figure:
     grid[0][0].set_ylabel("% of cuBLAS")
     title = "Fraction of cuBLAS on problems that are not square"
     description = "Over m in layers of language models, and over the time of random problems."
-    facts = ("interleaved", "shaded: range over (n, k)")
+    of_layers = any(panel is of_models for panel, _ in drawn)
+    facts = ("interleaved", *["shaded: range over (n, k)"] * of_layers)
     return style.finish(figure, results, title, description, *facts)

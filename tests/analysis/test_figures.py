@@ -126,6 +126,11 @@ def test_shapes_have_the_geometric_mean_over_layers_and_a_mark_for_each_random_p
     assert marks.get_offsets().tolist() == [pytest.approx([90, 90]), pytest.approx([110, 110])]  # type: ignore[union-attr]
     (alone,) = shapes.draw(shaped, "llm_shapes").axes
     assert len(alone.get_legend().texts) == 1  # type: ignore[union-attr]  # without Triton's experiment
+    footers = [
+        [text.get_text() for text in shapes.draw(shaped, name).texts]
+        for name in ("llm_shapes", "any_shape_fp32")
+    ]
+    assert ["shaded" in " ".join(footer) for footer in footers] == [True, False]
 
 
 def test_steps_are_coloured_by_their_counters_and_changes_read_as_percent_or_factor() -> None:
