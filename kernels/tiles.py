@@ -8,6 +8,7 @@ stages: four blocks compute a tile, each over its part of k.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 from collections.abc import Iterator
@@ -209,10 +210,15 @@ def named(name: str) -> Tile | None:
     return Tile(**values, b_layout="column" if match["bcol"] else "row", dtype=match["dtype"])
 
 
-def tiles(b_layout: Layout = "row", dtype: str = "bf16", step: int = ATOM) -> Iterator[Tile]:
-    """Yield every tile that there is a kernel of, with its usual number of stages; widths in steps of
-    `step`.
+@functools.cache
+def tiles(b_layout: Layout = "row", dtype: str = "bf16", step: int = ATOM) -> tuple[Tile, ...]:
+    """Return every tile that there is a kernel of, with its usual number of stages; widths in steps
+    of `step`.
     """
+    return tuple(_tiles(b_layout, dtype, step))
+
+
+def _tiles(b_layout: Layout, dtype: str, step: int) -> Iterator[Tile]:
     for first in CONSUMERS:
         for width in range(16, MAX_WIDTH + 1, step):
             for b_first in (True, False):

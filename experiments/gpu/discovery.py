@@ -21,14 +21,11 @@ KNOWN = "GEMM_LADDER_TOOLCHAIN"  # Snakemake sets it to the content of toolchain
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU as NVML shows it, before any CUDA context: name, architecture, driver, and its FP32
-    lanes, which NVML calls cores.
-    """
+    """A GPU as NVML shows it, before any CUDA context: name, architecture, driver."""
 
     name: str
     arch: str
     driver: str
-    cores: int
 
 
 @functools.cache
@@ -51,8 +48,7 @@ def gpu() -> Gpu | None:
         name = pynvml.nvmlDeviceGetName(handles[0])
         major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(physical(handles[0]))
         arch = f"sm_{major}{minor}" + ("a" if major == 9 else "")
-        cores = pynvml.nvmlDeviceGetNumGpuCores(physical(handles[0]))
-        return Gpu(name, arch, pynvml.nvmlSystemGetDriverVersion(), cores)
+        return Gpu(name, arch, pynvml.nvmlSystemGetDriverVersion())
     except pynvml.NVMLError as error:
         raise UserError(_silent(error)) from error
     finally:
@@ -111,6 +107,17 @@ def nvml() -> Iterator[object]:
         raise UserError(f"NVML: {error}") from error
     finally:
         pynvml.nvmlShutdown()
+
+
+def cores() -> int | None:
+    """Return the FP32 lanes of the first visible GPU, which NVML calls cores; None where it does
+    not tell, as some drivers do not.
+    """
+    try:
+        with nvml() as handle:
+            return int(pynvml.nvmlDeviceGetNumGpuCores(handle))
+    except UserError:
+        return None
 
 
 def _devices(gpu: Any) -> list[Any]:

@@ -98,15 +98,17 @@ class TileBuilds:
         self, asked: Iterable[tuple[Dispatcher, Problem]], jobs: int | None = None
     ) -> list[str]:
         """Compile what `offer_likeliest` would for these problems, so many at a time, without a
-        CUDA context; return the names. Where no GPU is seen there are none.
+        CUDA context; return the names. There are none where no GPU is seen, or its SMs are not
+        known: then the search compiles.
         """
         gpu = discovery.gpu()
-        if gpu is None:
+        cores = discovery.cores() if gpu else None
+        if gpu is None or cores is None:
             return []
         names = dict.fromkeys(
             name
             for entry, problem in asked
-            for name in _likeliest(entry, problem, gpu.cores // CORES_OF_SM, gpu.name)
+            for name in _likeliest(entry, problem, cores // CORES_OF_SM, gpu.name)
         )
         built = self.built([self._kernel(name) for name in names], gpu.arch, jobs)
         return [variant.name for variant in built]

@@ -93,11 +93,15 @@ def test_the_likeliest_tiles_are_compiled_once_and_offered_where_they_are_right(
     assert next(r.message for r in caplog.records if LIKELY[1] in r.message).endswith(": off")
 
 
+def sees_an_h200(monkeypatch: pytest.MonkeyPatch, cores: int | None = 132 * 128) -> None:
+    monkeypatch.setattr(discovery, "gpu", lambda: discovery.Gpu("NVIDIA H200", "sm_90a", "1"))
+    monkeypatch.setattr(discovery, "cores", lambda: cores)
+
+
 def test_before_a_gpu_is_held_all_is_compiled_that_a_search_asks_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[str]
 ) -> None:
-    here = discovery.Gpu("NVIDIA H200", "sm_90a", "1", cores=132 * 128)
-    monkeypatch.setattr(discovery, "gpu", lambda: here)
+    sees_an_h200(monkeypatch)
     plain = replace(ENTRY, any_tile=False)
     TileBuilds(CATALOGUE, tmp_path).compile_likeliest([(ENTRY, P), (ENTRY, P), (plain, P)])
     assert sorted(compiled) == sorted(LIKELY)
@@ -105,13 +109,14 @@ def test_before_a_gpu_is_held_all_is_compiled_that_a_search_asks_for(
     checks_fail_of(monkeypatch, gemm)
     TileBuilds(CATALOGUE, tmp_path).offer_likeliest(gemm, matrices())
     assert gemm.offered == LIKELY and len(compiled) == len(LIKELY)
+    sees_an_h200(monkeypatch, cores=None)
+    assert TileBuilds(CATALOGUE, tmp_path / "other").compile_likeliest([(ENTRY, P)]) == []
 
 
 def test_nothing_is_compiled_for_a_search_that_is_stored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiled: list[str]
 ) -> None:
-    here = discovery.Gpu("NVIDIA H200", "sm_90a", "1", cores=132 * 128)
-    monkeypatch.setattr(discovery, "gpu", lambda: here)
+    sees_an_h200(monkeypatch)
     calls = LibraryCalls(Store(tmp_path / "measured"), CATALOGUE, tmp_path)
     stored = [P]
     monkeypatch.setattr(calls, "_search", lambda _, problem: problem in stored or None)
