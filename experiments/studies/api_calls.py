@@ -29,9 +29,9 @@ import numpy as np
 
 from contracts import UserError, scratch, write_rows
 from contracts.rows import ApiCalls
-from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.session import session
 from experiments.stages.machine_code import code_of
+from experiments.studies import squares
 from kernels.catalogue import Problem, Variant
 
 logger = logging.getLogger(__name__)
@@ -281,11 +281,7 @@ def measure(variant: Variant, sizes: Sequence[int], build_dir: Path) -> list[dic
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the study."""
-    add_variant(parser)
-    size = "m = n = k; may be given again, in the order of the program"
-    parser.add_argument("--size", type=int, action="append", required=True, help=size)
-    add_build_dir(parser)
-    parser.add_argument("--out", required=True, type=Path)
+    squares.add_arguments(parser, order=", in the order of the program")
 
 
 def require_profiler(study: str) -> None:
@@ -303,9 +299,7 @@ def run(options: argparse.Namespace) -> None:
     variant = options.catalogue.find(options.variant)
     if not isinstance(variant, Variant) or variant.dtype != "fp32":
         raise UserError(f"{variant.name} is no kernel in fp32 of this project; api_calls needs one")
-    for size in options.size:
-        if reason := variant.unsupported_reason(Problem.square(size)):
-            raise UserError(reason)
+    squares.require_taken(variant, options.size)
     require_profiler("api_calls")
     with session():
         rows = measure(variant, options.size, options.build_dir)

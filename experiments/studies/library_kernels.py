@@ -18,9 +18,9 @@ from typing import Any
 
 from contracts import UserError, write_rows
 from contracts.rows import LibraryKernels
-from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.session import session
 from experiments.stages.machine_code import code_of
+from experiments.studies import squares
 from experiments.studies.api_calls import events_of, profiled, require_profiler
 from kernels.catalogue import Baseline, Problem
 
@@ -85,11 +85,7 @@ def measure(entry: Baseline, sizes: Sequence[int], build_dir: Path) -> Iterator[
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the study."""
-    add_variant(parser)
-    size = "m = n = k; may be given again"
-    parser.add_argument("--size", type=int, action="append", required=True, help=size)
-    add_build_dir(parser)
-    parser.add_argument("--out", required=True, type=Path)
+    squares.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> None:
@@ -97,9 +93,7 @@ def run(options: argparse.Namespace) -> None:
     entry = options.catalogue.find(options.variant)
     if not isinstance(entry, Baseline) or entry.library != "cublas":
         raise UserError(f"{entry.name} is not cuBLAS's; library_kernels records its kernels alone")
-    for size in options.size:
-        if reason := entry.unsupported_reason(Problem.square(size, entry.b_layout)):
-            raise UserError(reason)
+    squares.require_taken(entry, options.size)
     require_profiler("library_kernels")
     with session():
         rows = list(measure(entry, options.size, options.build_dir))

@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
-from contracts import UserError, write_rows
+from contracts import write_rows
 from contracts.rows import TimingMethods
-from experiments.command_line import add_build_dir, add_variant
 from experiments.gpu.session import session
 from experiments.stages.machine_code import code_of
+from experiments.studies import squares
 from kernels.catalogue import Entry, Problem
 
 logger = logging.getLogger(__name__)
@@ -80,19 +80,13 @@ def measure(entry: Entry, n: int, build_dir: Path) -> list[dict[str, Any]]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the study."""
-    add_variant(parser)
-    size = "m = n = k; may be given again"
-    parser.add_argument("--size", type=int, action="append", required=True, help=size)
-    add_build_dir(parser)
-    parser.add_argument("--out", required=True, type=Path)
+    squares.add_arguments(parser)
 
 
 def run(options: argparse.Namespace) -> None:
     """Write the table."""
     entry = options.catalogue.find(options.variant)
-    for size in options.size:
-        if reason := entry.unsupported_reason(Problem.square(size, entry.b_layout)):
-            raise UserError(reason)
+    squares.require_taken(entry, options.size)
     rows: list[dict[str, Any]] = []
     with session():
         for size in options.size:
