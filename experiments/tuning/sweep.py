@@ -232,7 +232,7 @@ def timed(sweep: Sweep, arch: str, harness_dir: Path, folder: Path, nvcc: Path) 
     with session():
         race(sweep, rows, measure)
     for row in rows.values():
-        # Of two sizes, rows that could not be built are told apart, too.
+        # What was not timed has no size.
         row["size"] = sweep.size if row["valid"] else None
     return rows
 
